@@ -1,0 +1,128 @@
+"""The configuration of a run: one TOML file, checked once here and trusted everywhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from ..errors import InvalidValue
+
+
+class Section(BaseModel):
+    """A table of the file: frozen, and no key that it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class DataConfig(Section):
+    """Which records, and how their features are scaled. Scaling is per record, so it costs no privacy."""
+
+    name: Literal["digits", "breast-cancer", "synthetic", "idx", "npz"] = "digits"
+    path: Path | None = None
+    test_fraction: float = Field(0.2, gt=0, lt=1)
+    scale: Literal["unit", "none"] = "unit"
+    bias: bool = True
+    records: int = Field(2000, gt=1)
+    features: int = Field(20, gt=0)
+    classes: int = Field(2, gt=1)
+    spread: float = Field(1.0, gt=0)
+
+    @model_validator(mode="after")
+    def _path_where_needed(self) -> DataConfig:
+        if self.name in ("idx", "npz") and self.path is None:
+            raise InvalidValue("data.path", None, f"data.name = {self.name!r} needs the path of its files")
+        return self
+
+
+class PartitionConfig(Section):
+    """Who holds which record."""
+
+    scheme: Literal["iid", "dirichlet"] = "iid"
+    clients: int = Field(16, gt=0)
+    alpha: float = Field(1.0, gt=0)
+    min_size: int = Field(1, gt=0)
+
+
+class ProblemConfig(Section):
+    """Model, loss and regulariser (P1), and the constants that its sensitivity rests on."""
+
+    kind: Literal["softmax", "logistic", "least-squares"] = "softmax"
+    regulariser: Literal["none", "l2", "l1", "elastic-net", "box", "ball"] = "none"
+    weight: float = Field(0.0, ge=0)
+    weight_l2: float = Field(0.0, ge=0)
+    lower: float = -1.0
+    upper: float = 1.0
+    radius: float = Field(1.0, gt=0)
+    record_norm: float | None = Field(None, gt=0)
+    clip: float | None = Field(None, gt=0)
+    weights: Literal["uniform", "by-size"] = "uniform"
+
+
+class PrivacyConfig(Section):
+    """How much noise, and what may be spent.
+
+    ``mode``: ``total`` solves each client's noise multiplier so that all its planned participations together cost
+    (``epsilon``, ``delta``); ``per-round`` calibrates every release to (``epsilon``, ``round_delta``);
+    ``noise-multiplier`` takes ``noise_multiplier`` as given; ``none`` adds no noise. ``budget`` is the total ε, at
+    ``delta``, at which the ledger stops a client in the last three modes (in ``total`` it is ``epsilon``).
+    """
+
+    mode: Literal["total", "per-round", "noise-multiplier", "none"] = "total"
+    epsilon: float | None = Field(8.0, gt=0)
+    delta: float = Field(1e-5, gt=0, lt=1)
+    round_delta: float | None = Field(None, gt=0, lt=1)
+    calibration: Literal["classic", "analytic"] = "analytic"
+    noise_multiplier: float | None = Field(None, gt=0)
+    budget: float | None = Field(None, gt=0)
+    noise: Literal["seeded", "secret"] = "seeded"
+
+
+class ActorsConfig(Section):
+    """Where clients live."""
+
+    clients_per_actor: int | Literal["auto"] = "auto"
+    cpus: int | None = Field(None, gt=0)
+
+    @model_validator(mode="after")
+    def _positive(self) -> ActorsConfig:
+        if isinstance(self.clients_per_actor, int) and self.clients_per_actor < 1:
+            raise InvalidValue("actors.clients_per_actor", self.clients_per_actor, "give a whole number ≥ 1, or \"auto\"")
+        return self
+
+
+class RunConfig(Section):
+    """A whole run. ``method`` is the method's name and its own parameters, which the method checks itself."""
+
+    name: str = Field("run", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
+    seed: int = Field(0, ge=0, lt=2**62)
+    engine: Literal["ray", "inline"] = "ray"
+    dtype: Literal["float64", "float32"] = "float64"
+    evaluate_every: int = Field(5, gt=0)
+    checkpoint_every: int = Field(25, gt=0)
+    record_states: bool = False
+    data: DataConfig = DataConfig()
+    partition: PartitionConfig = PartitionConfig()
+    problem: ProblemConfig = ProblemConfig()
+    method: dict[str, Any] = Field(default_factory=lambda: {"name": "fedspd-dp"})
+    privacy: PrivacyConfig = PrivacyConfig()
+    actors: ActorsConfig = ActorsConfig()
+
+
+def parse(values: Mapping[str, Any]) -> RunConfig:
+    """A checked configuration. Raises InvalidValue naming the first field that is wrong."""
+    try:
+        return RunConfig.model_validate(dict(values))
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"]) or "configuration"
+        raise InvalidValue(field, first.get("input"), _cure(first)) from None
+
+
+def _cure(error: Any) -> str:
+    if error["type"] == "extra_forbidden":
+        return "there is no such field; `dualfed init` writes a file with all of them"
+    message: str = error["msg"]
+    return message[0].lower() + message[1:]
