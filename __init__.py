@@ -3,11 +3,67 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-_PUBLIC: dict[str, str] = {}
+# Where each public name lives. Modules behind it are free to move.
+_PUBLIC: dict[str, str] = {
+    "Ball": ".algorithms.regularisers",
+    "Box": ".algorithms.regularisers",
+    "Dataset": ".runs.data",
+    "DualfedError": ".errors",
+    "ElasticNet": ".algorithms.regularisers",
+    "FedSPDDP": ".algorithms.fedspd_dp",
+    "InvalidValue": ".errors",
+    "L1": ".algorithms.regularisers",
+    "L2": ".algorithms.regularisers",
+    "LeastSquaresProblem": ".algorithms.problems",
+    "LogisticProblem": ".algorithms.problems",
+    "Method": ".algorithms.method",
+    "NoRegulariser": ".algorithms.regularisers",
+    "Problem": ".algorithms.problems",
+    "Regulariser": ".algorithms.regularisers",
+    "RunConfig": ".runs.config",
+    "RunResult": ".runs.results",
+    "Schedule": ".algorithms.schedule",
+    "ServerMethod": ".algorithms.method",
+    "SoftmaxProblem": ".algorithms.problems",
+    "load_result": ".runs.results",
+    "plot": ".runs.plots",
+    "preset": ".runs.presets",
+    "register": ".algorithms.registry",
+    "resume": ".runs.simulate",
+    "simulate": ".runs.simulate",
+}
+
+if TYPE_CHECKING:
+    from .algorithms.fedspd_dp import FedSPDDP as FedSPDDP
+    from .algorithms.method import Method as Method
+    from .algorithms.method import ServerMethod as ServerMethod
+    from .algorithms.problems import LeastSquaresProblem as LeastSquaresProblem
+    from .algorithms.problems import LogisticProblem as LogisticProblem
+    from .algorithms.problems import Problem as Problem
+    from .algorithms.problems import SoftmaxProblem as SoftmaxProblem
+    from .algorithms.registry import register as register
+    from .algorithms.regularisers import L1 as L1
+    from .algorithms.regularisers import L2 as L2
+    from .algorithms.regularisers import Ball as Ball
+    from .algorithms.regularisers import Box as Box
+    from .algorithms.regularisers import ElasticNet as ElasticNet
+    from .algorithms.regularisers import NoRegulariser as NoRegulariser
+    from .algorithms.regularisers import Regulariser as Regulariser
+    from .algorithms.schedule import Schedule as Schedule
+    from .errors import DualfedError as DualfedError
+    from .errors import InvalidValue as InvalidValue
+    from .runs.config import RunConfig as RunConfig
+    from .runs.data import Dataset as Dataset
+    from .runs.plots import plot as plot
+    from .runs.presets import preset as preset
+    from .runs.results import RunResult as RunResult
+    from .runs.results import load_result as load_result
+    from .runs.simulate import resume as resume
+    from .runs.simulate import simulate as simulate
 
 __all__ = ["__version__", *_PUBLIC]
 

@@ -1,0 +1,1 @@
+"""Where and when a run happens: client hosts, coordinator, ledger. The only rooms that know Ray."""

@@ -1,13 +1,16 @@
 """What one release of one client costs, as an immutable description that never changes its meaning.
 
-An event says nothing of the scale of the data: the noise multiplier is σ divided by the largest sensitivity of the release.
+An event says nothing of the scale of the data: the noise multiplier is σ divided by the largest sensitivity of the
+release.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 from dataclasses import asdict, dataclass, fields
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 Unit = Literal["record", "client"]
@@ -18,8 +21,11 @@ Status = Literal["guaranteed", "claimed"]
 class Event:
     """One release. ``noise_multiplier`` z = σ / (largest sensitivity); 0 means no noise, hence no privacy.
 
-    ``unit`` is what two neighbouring data sets differ in (one record, or a client's whole data set), always by replacement.
+    ``unit`` is what two neighbouring data sets differ in (one record, or a client's whole data set), always by
+    replacement.
     ``status`` is ``"guaranteed"`` where the bound is proven for the method, else ``"claimed"``.
+
+    Raises ValueError for a field outside its range: z < 0 or not finite, and what the kinds below require.
     """
 
     kind: ClassVar[str] = "event"
@@ -28,12 +34,17 @@ class Event:
     status: Status = "guaranteed"
     relation: Literal["replace-one"] = "replace-one"
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.noise_multiplier < math.inf:
+            raise ValueError(f"noise_multiplier = {self.noise_multiplier!r} of an event must be a finite number ≥ 0")
+
     def to_json(self) -> str:
         """Canonical JSON: the same event always gives the same text."""
         return json.dumps({"kind": self.kind, **asdict(self)}, sort_keys=True, separators=(",", ":"))
 
-    @property
+    @cached_property
     def digest(self) -> str:
+        """24 hexadecimal digits that name the event: equal events have equal digests, in any process."""
         return hashlib.blake2b(self.to_json().encode(), digest_size=12).hexdigest()
 
 
@@ -49,13 +60,17 @@ class EpochEvent(Event):
     """Q disjoint batches of b of m records, without replacement, in random order: SPEC (D2)–(D4).
 
     ``rate`` q = Q·b/m; ``steps`` Q; ``contraction`` κ of one local step. The shift with the record in batch r is
-    s_r ∝ Σ_{k=0..Q−r} κ^k, and the noise multiplier refers to s_1 (κ ≤ 1) or the largest of them.
+    s_r ∝ Σ_{k=0..Q−r} κ^k, and the noise multiplier refers to s_1, the largest of them whatever κ ≥ 0 is.
     """
 
     kind: ClassVar[str] = "epoch"
     rate: float
     steps: int
     contraction: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_batches(self.rate, self.steps, self.contraction)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,17 +85,34 @@ class IndependentEvent(Event):
     steps: int
     contraction: float
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_batches(self.rate, self.steps, self.contraction)
+
 
 @dataclass(frozen=True, kw_only=True)
 class IidEvent(Event):
     """Q batches of b records drawn one by one with replacement from m: a record may fill a batch.
 
-    ``rate`` is the chance 1−(1−1/m)^{bQ} that the record is drawn at all; the noise multiplier refers to the shift with the
-    record filling every batch (c = 2G/(γ+ρ), not divided by b).
+    ``rate`` is the chance 1−(1−1/m)^{bQ} that the record is drawn at all; the noise multiplier refers to the shift with
+    the record filling every batch (c = 2G/(γ+ρ), not divided by b).
     """
 
     kind: ClassVar[str] = "iid"
     rate: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_batches(self.rate, 1, 1.0)
+
+
+def _check_batches(rate: float, steps: int, contraction: float) -> None:
+    if not 0 < rate <= 1:
+        raise ValueError(f"rate = {rate!r} of an event must lie in (0, 1]")
+    if steps < 1:
+        raise ValueError(f"steps = {steps!r} of an event must be a whole number ≥ 1")
+    if not 0 <= contraction < math.inf:
+        raise ValueError(f"contraction = {contraction!r} of an event must be a finite number ≥ 0")
 
 
 _KINDS: dict[str, type[Event]] = {c.kind: c for c in (GaussianEvent, EpochEvent, IndependentEvent, IidEvent)}

@@ -89,7 +89,7 @@ class ActorsConfig(Section):
     @model_validator(mode="after")
     def _positive(self) -> ActorsConfig:
         if isinstance(self.clients_per_actor, int) and self.clients_per_actor < 1:
-            raise InvalidValue("actors.clients_per_actor", self.clients_per_actor, "give a whole number ≥ 1, or \"auto\"")
+            raise InvalidValue("actors.clients_per_actor", self.clients_per_actor, 'give a whole number ≥ 1, or "auto"')
         return self
 
 
@@ -103,6 +103,7 @@ class RunConfig(Section):
     evaluate_every: int = Field(5, gt=0)
     checkpoint_every: int = Field(25, gt=0)
     record_states: bool = False
+    compare_without_privacy: bool = False
     data: DataConfig = DataConfig()
     partition: PartitionConfig = PartitionConfig()
     problem: ProblemConfig = ProblemConfig()
@@ -117,6 +118,8 @@ def parse(values: Mapping[str, Any]) -> RunConfig:
         return RunConfig.model_validate(dict(values))
     except ValidationError as error:
         first = error.errors()[0]
+        if isinstance(cause := first.get("ctx", {}).get("error"), InvalidValue):
+            raise cause from None
         field = ".".join(str(part) for part in first["loc"]) or "configuration"
         raise InvalidValue(field, first.get("input"), _cure(first)) from None
 

@@ -1,0 +1,34 @@
+"""Configurations that come with the package, by name. The first comment of each file says what it is for."""
+
+from __future__ import annotations
+
+import tomllib
+from importlib.resources import files
+from typing import Any
+
+from ...errors import InvalidValue
+
+DEFAULT = "quickstart"
+
+
+def preset_names() -> list[str]:
+    """The names of all presets, sorted."""
+    return sorted(entry.name.removesuffix(".toml") for entry in files(__name__).iterdir() if entry.name.endswith(".toml"))
+
+
+def preset_text(name: str) -> str:
+    """The file of a preset. Raises InvalidValue naming the ones there are."""
+    if name not in preset_names():
+        raise InvalidValue("PRESET", name, f"is neither a preset nor a file; presets are {', '.join(preset_names())}")
+    return (files(__name__) / f"{name}.toml").read_text(encoding="utf-8")
+
+
+def preset(name: str) -> dict[str, Any]:
+    """The tables of a preset, for ``simulate``. Raises InvalidValue naming the ones there are."""
+    return tomllib.loads(preset_text(name))
+
+
+def preset_purpose(name: str) -> str:
+    """What a preset is for, in one line."""
+    first = preset_text(name).splitlines()[0]
+    return first.lstrip("# ") if first.startswith("#") else ""

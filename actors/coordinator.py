@@ -1,0 +1,120 @@
+"""Drives the rounds of a method with a server: broadcast, collect, add up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .loop import RoundLoop
+from .messages import Answer, Diagnosis, Lost, Outcome, RoundTask
+
+if TYPE_CHECKING:
+    from ..privacy.ledger import Grants
+
+
+@dataclass
+class _Evaluation:
+    """Questions about the model after a round, asked while the next one already runs."""
+
+    round: int
+    total: np.ndarray
+    score: tuple[int, Any]
+    diagnoses: dict[int, Any]
+    epsilon: Any
+    counters: dict[str, int]
+    clipped_share: float
+
+
+class Coordinator(RoundLoop):
+    """The server's side of (S1), (S2). It holds each host's sum of uploads; hosts make the broadcast of the total."""
+
+    def model(self) -> np.ndarray:
+        return np.asarray(self._insist({0: ("model", self._total())})[0])
+
+    def _enter(self, outcomes: dict[int, Outcome]) -> None:
+        self._pending: list[_Evaluation] = []
+        self._totals = np.stack([self._value(outcome) for outcome in outcomes.values()])
+
+    def _send(self, t: int, grants: Grants | None) -> dict[int, Any]:
+        if grants is None:
+            return {}
+        total, tickets = self._total(), {}
+        hosts = self._host_of[grants.clients]
+        for host in np.unique(hosts).tolist():
+            mine = hosts == host
+            task = RoundTask(t, total, grants.clients[mine], grants.numbers[mine], grants.events[mine])
+            tickets[host] = self._fleet.call(host, "round", task)
+        self._counters["bytes_down"] += len(grants.clients) * self._settings.dim * self._settings.item_bytes
+        return tickets
+
+    def _absorb(self, t: int, grants: Grants | None, outcomes: dict[int, Outcome]) -> tuple[int, float]:
+        released, busy = 0, 0.0
+        for host, outcome in outcomes.items():
+            if isinstance(outcome, Answer):
+                self._totals[host] = outcome.value.total
+                released += outcome.value.released
+                self._clipped += outcome.value.clipped, outcome.value.released
+                busy = max(busy, outcome.value.seconds)
+            elif isinstance(outcome, Lost):
+                self._totals[host] = self._rebuild(t, self._of_host(grants, host), outcome)
+            else:
+                self._failed(t, self._of_host(grants, host), outcome)
+        self._counters["bytes_up"] += released * self._settings.dim * self._settings.item_bytes
+        return released, busy
+
+    def _total(self) -> np.ndarray:
+        return np.asarray(self._totals.sum(axis=0))
+
+    def _ask(self, t: int) -> None:
+        total, scorer = self._total(), t % self._fleet.hosts
+        self._pending.append(
+            _Evaluation(
+                t,
+                total,
+                (scorer, self._fleet.call(scorer, "score", total)),
+                {host: self._fleet.call(host, "diagnose", total) for host in range(self._fleet.hosts)},
+                self._ledger.ask("spent", t),
+                dict(self._counters),
+                self._clipped[0] / max(int(self._clipped[1]), 1),
+            )
+        )
+        self._clipped[:] = 0
+        if t == 0 or t == self._settings.rounds:
+            self._answer()
+
+    def _answer(self) -> None:
+        for asked in self._pending:
+            host, ticket = asked.score
+            scored = self._fleet.gather({host: ticket})[host]
+            # A host that was lost meanwhile is asked again: the question does not depend on its clients.
+            score = self._insist({host: ("score", asked.total)})[host] if isinstance(scored, Lost) else self._value(scored)
+            spent = self._ledger.answer(asked.epsilon)
+            row = {"round": asked.round, **score, **spent, **asked.counters}
+            self._emit({"kind": "evaluated", **row})
+            self._emit(
+                {
+                    "kind": "diagnosed",
+                    "round": asked.round,
+                    **self._diagnosis(asked),
+                    "clipped_share": asked.clipped_share,
+                }
+            )
+        self._pending.clear()
+
+    def _diagnosis(self, asked: _Evaluation) -> dict[str, float]:
+        outcomes = self._fleet.gather(asked.diagnoses).values()
+        parts: list[Diagnosis] = [outcome.value for outcome in outcomes if isinstance(outcome, Answer)]
+        if len(parts) < self._fleet.hosts:  # a host was lost before it could answer
+            return {"objective": np.nan, "local_loss": np.nan, "consensus": np.nan}
+        clients = self._settings.clients
+        return {
+            name: sum(getattr(part, name) for part in parts) / clients
+            for name in ("objective", "local_loss", "consensus")
+        }
+
+    def _record_states(self, t: int) -> None:
+        parts = self._insist({host: ("states",) for host in range(self._fleet.hosts)})
+        states = {name: np.concatenate([part[name] for part in parts.values()]) for name in parts[0]}
+        self._emit({"kind": "states", "round": t, "x0": self.model(), **states})

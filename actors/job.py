@@ -1,0 +1,113 @@
+"""A run made ready: everything the engines need, and the engine that runs it in this process."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .coordinator import Coordinator
+from .fleet import InlineFleet
+from .ledger_port import InlineLedger
+from .loop import Ending, Recorder, RunSettings
+from .messages import HostShard
+from .plan import Plan
+
+if TYPE_CHECKING:
+    from .host import HostSpec
+
+Listener = Callable[[dict[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class LedgerSpec:
+    """What the ledger of a run is. Opened by the process that keeps it.
+
+    Attributes:
+        path: its journal; created, or continued where it exists.
+        meta: facts of the run that the journal states: unit, noise, method.
+    """
+
+    path: str
+    clients: int
+    plan: Plan
+    meta: dict[str, Any]
+
+    def open(self) -> Any:
+        """The ledger, with the plan's events registered and its planned accounts certified against the budgets."""
+        from .run_ledger import RunLedger
+
+        plan = self.plan
+        ledger = RunLedger(self.path, self.clients, delta=plan.delta, budgets=plan.budgets, caps=None, meta=self.meta)
+        ledger.register(plan.events)
+        ledger.certify(plan.planned)
+        return ledger
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run made ready.
+
+    Attributes:
+        specs, shards: what each host is and holds; test: the held-out records.
+    """
+
+    name: str
+    settings: RunSettings
+    plan: Plan
+    specs: list[HostSpec]
+    shards: list[HostShard]
+    test: HostShard
+    ledger: LedgerSpec
+    recorder: Recorder
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How a run ended, and the released model ``[d]`` after its last round."""
+
+    ending: Ending
+    model: np.ndarray
+
+
+def run_inline(job: Job, listen: Listener) -> Finished:
+    """Run without Ray, in this process. Ctrl-C ends after the round in progress."""
+    fleet = InlineFleet(job.specs, job.shards, job.test)
+    ledger = job.ledger.open()
+    try:
+        coordinator = Coordinator(job.settings, job.plan, fleet, InlineLedger(ledger), job.recorder, listen)
+        with on_interrupt(coordinator.request_stop):
+            ending = coordinator.run()
+        return Finished(ending, coordinator.model())
+    finally:
+        ledger.close()
+        fleet.close()
+
+
+@contextmanager
+def on_interrupt(stop: Callable[[], object]) -> Iterator[None]:
+    """Turn the first SIGINT or SIGTERM into a request to stop; a second SIGINT interrupts at once.
+
+    Outside the main thread signals cannot be handled, and nothing is changed.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def handle(number: int, _frame: object) -> None:
+        stop()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    for number in before:
+        signal.signal(number, handle)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,317 @@
+"""The loop of every run: reserve, send the work, collect, record, checkpoint. Knows neither Ray nor torch."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import numpy as np
+
+from ..errors import DualfedError
+from .fleet import Fleet
+from .ledger_port import LedgerPort
+from .messages import Answer, Failed, Lost, Outcome
+
+if TYPE_CHECKING:
+    from ..privacy.ledger import Grants
+    from .plan import Plan
+
+Ending = Literal["completed", "stopped", "exhausted", "failed"]
+
+
+class ClientFailed(RuntimeError):
+    """A client's own code raised. Says where and shows that error's traceback."""
+
+    def __init__(self, where: str, trace: str) -> None:
+        self.where, self.trace = where, trace
+        super().__init__(f"{where}:\n{trace}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.where, self.trace)
+
+
+class Recorder(Protocol):
+    """Whoever keeps what happens. Called in the order of the rounds, from one thread."""
+
+    def take(self, event: dict[str, Any]) -> None: ...
+    def flush(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """What the coordinator needs to know of a run.
+
+    Attributes:
+        hosts: the clients of each host, ascending.
+        dim: d; item_bytes: bytes of one number on the simulated network.
+        folder: the run's folder, or None to keep nothing on disk.
+        state_is_released: whether checkpoints hold only released values.
+    """
+
+    rounds: int
+    hosts: list[np.ndarray]
+    dim: int
+    item_bytes: int
+    evaluate_every: int
+    checkpoint_every: int
+    folder: str | None = None
+    state_is_released: bool = True
+    record_states: bool = False
+
+    @property
+    def clients(self) -> int:
+        return sum(len(members) for members in self.hosts)
+
+    @property
+    def checkpoints(self) -> Path | None:
+        """Where checkpoints go: private states stay apart from what may be shared."""
+        if self.folder is None:
+            return None
+        return Path(self.folder) / ("checkpoint" if self.state_is_released else "private")
+
+
+class RoundLoop(ABC):
+    """One run. Subclasses say what a round sends to the hosts and what it does with their answers.
+
+    Args:
+        settings, plan: the run, worked out before.
+        fleet: the hosts; ledger: who grants releases; recorder: who keeps the events.
+        listen: called with every event besides, for whoever watches.
+    """
+
+    def __init__(
+        self,
+        settings: RunSettings,
+        plan: Plan,
+        fleet: Fleet,
+        ledger: LedgerPort,
+        recorder: Recorder,
+        listen: Callable[[dict[str, Any]], None] | None = None,
+    ) -> None:
+        self._settings, self._plan, self._fleet, self._ledger = settings, plan, fleet, ledger
+        self._recorder, self._listen = recorder, listen
+        self._stop = threading.Event()
+        self._host_of = np.empty(settings.clients, dtype=np.int64)
+        for host, members in enumerate(settings.hosts):
+            self._host_of[members] = host
+        self._exhausted = np.zeros(settings.clients, dtype=bool)
+        self._counters = {"bytes_down": 0, "bytes_up": 0, "refused": 0, "lost": 0}
+        self._clipped = np.zeros(2, dtype=np.int64)  # clipped releases, all releases, since the last evaluation
+        self._done = 0
+        self._failure: Failed | None = None
+        self._failed_where = ""
+
+    @abstractmethod
+    def model(self) -> np.ndarray:
+        """The released model ``[d]`` after the last round."""
+
+    @abstractmethod
+    def _enter(self, outcomes: dict[int, Outcome]) -> None:
+        """Take in what each host starts from: the answers to ``total`` or ``restore``."""
+
+    @abstractmethod
+    def _send(self, t: int, grants: Grants | None) -> dict[int, Any]:
+        """Start round ``t`` on the hosts; tickets by host."""
+
+    @abstractmethod
+    def _absorb(self, t: int, grants: Grants | None, outcomes: dict[int, Outcome]) -> tuple[int, float]:
+        """Take in the hosts' answers, lost and failed ones too; (releases made, longest host's seconds)."""
+
+    @abstractmethod
+    def _record_states(self, t: int) -> None:
+        """Emit all clients' states after round ``t``, for a simulation that records them."""
+
+    @abstractmethod
+    def _ask(self, t: int) -> None:
+        """Start to evaluate the model after round ``t``."""
+
+    @abstractmethod
+    def _answer(self) -> None:
+        """Finish the evaluations that were started."""
+
+    def request_stop(self) -> None:
+        """End after the round in progress, with a checkpoint; what was reserved and never sent is voided."""
+        self._stop.set()
+
+    def run(self) -> Ending:
+        """All rounds, or as many as can be. Returns how the run ended; raises what a client raised."""
+        self._begin()
+        try:
+            ending = self._rounds()
+        finally:
+            self._recorder.flush()
+        self._emit({"kind": "ended", "round": self._done, "ending": ending})
+        self._recorder.flush()
+        if self._failure is not None:
+            error = self._failure.error
+            raise error if isinstance(error, DualfedError) else ClientFailed(self._failed_where, self._failure.trace)
+        return ending
+
+    def _begin(self) -> None:
+        checkpoint = latest_checkpoint(self._settings.checkpoints)
+        if checkpoint is None:
+            self._enter(self._fleet.everyone("enter"))
+            self._ask(0)
+            return
+        saved = json.loads((checkpoint / "state.json").read_text())
+        self._done = saved["round"]
+        self._exhausted[saved["exhausted"]] = True
+        self._counters = saved["counters"]
+        self._enter(self._fleet.everyone("restore", str(checkpoint)))
+        self._emit({"kind": "resumed", "round": self._done})
+
+    def _rounds(self) -> Ending:
+        settings, last = self._settings, self._settings.rounds
+        reservation = self._reserve(self._done + 1)
+        while self._done < last:
+            t = self._done + 1
+            began = time.perf_counter()
+            grants = self._granted(t, reservation)
+            tickets = self._send(t, grants)
+            reservation = self._reserve(t + 1)
+            outcomes = self._fleet.gather(tickets)
+            released, busy = self._absorb(t, grants, outcomes)
+            if self._failure is not None:
+                self._withdraw(reservation)
+                return "failed"
+            self._done = t
+            self._answer()
+            self._emit(
+                {
+                    "kind": "round",
+                    "round": t,
+                    "participants": 0 if grants is None else len(grants.clients),
+                    "released": released,
+                    "seconds": time.perf_counter() - began,
+                    "host_seconds": busy,
+                }
+            )
+            if settings.record_states:
+                self._record_states(t)
+            if t % settings.evaluate_every == 0 or t == last:
+                self._ask(t)
+            if self._stop.is_set() and t < last:
+                self._withdraw(reservation)
+                self._checkpoint()
+                return "stopped"
+            if t < last and self._nobody_left(t):
+                self._withdraw(reservation)
+                if t % settings.evaluate_every:
+                    self._ask(t)
+                self._checkpoint()
+                return "exhausted"
+            if t % settings.checkpoint_every == 0 or t == last:
+                self._checkpoint()
+        return "completed"
+
+    def _reserve(self, t: int) -> Any:
+        if t > self._settings.rounds:
+            return None
+        chosen = self._plan.participants[t - 1]
+        willing = chosen[~self._exhausted[chosen]]
+        return self._ledger.reserve(t, willing, self._plan.events_of(t, willing)) if len(willing) else None
+
+    def _withdraw(self, reservation: Any) -> None:
+        if reservation is not None:
+            grants, _ = self._ledger.collect(reservation)
+            self._ledger.void(grants)
+
+    def _granted(self, t: int, reservation: Any) -> Grants | None:
+        if reservation is None:
+            return None
+        grants, refusals = self._ledger.collect(reservation)
+        for refusal in refusals:
+            self._exhausted[refusal.client] = True
+            self._counters["refused"] += 1
+            self._emit({"kind": "refused", "round": t, "client": int(refusal.client), "reason": refusal.reason})
+        return grants
+
+    def _failed(self, t: int, clients: np.ndarray, outcome: Failed) -> None:
+        """Keep the first error that a host raised; the run ends after this round."""
+        if self._failure is None:
+            self._failure = outcome
+            self._failed_where = f"host {outcome.host} (clients {_named(clients)}), round {t}"
+            error = {"error": str(outcome.error), "trace": outcome.trace}
+            self._emit({"kind": "failed", "round": t, "host": outcome.host, "clients": clients.tolist(), **error})
+
+    def _rebuild(self, t: int, clients: np.ndarray, lost: Lost) -> Any:
+        """A lost host: ``clients`` did not take part in round ``t``, their charge stands, and all of the host's clients
+        return to their last release. The answer to ``take_back``."""
+        self._counters["lost"] += len(clients)
+        self._emit({"kind": "lost", "round": t, "host": lost.host, "clients": clients.tolist(), "reason": lost.reason})
+        self._fleet.rebuild(lost.host)
+        ticket = self._fleet.call(lost.host, "take_back", t)
+        answer = self._value(self._fleet.gather({lost.host: ticket})[lost.host])
+        self._emit({"kind": "rebuilt", "round": t, "host": lost.host})
+        return answer
+
+    def _of_host(self, grants: Grants | None, host: int) -> np.ndarray:
+        """The granted clients of a host."""
+        return np.empty(0, np.int64) if grants is None else grants.clients[self._host_of[grants.clients] == host]
+
+    def _nobody_left(self, t: int) -> bool:
+        return bool(self._exhausted.any()) and all(
+            self._exhausted[chosen].all() for chosen in self._plan.participants[t:] if len(chosen)
+        )
+
+    def _checkpoint(self) -> None:
+        self._answer()
+        self._recorder.flush()
+        if (root := self._settings.checkpoints) is None:
+            return
+        root.mkdir(mode=0o700 if not self._settings.state_is_released else 0o777, exist_ok=True)
+        partial = root / ".partial"
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
+        self._insist({h: ("save", str(partial / f"clients-{h:05d}.safetensors")) for h in range(self._fleet.hosts)})
+        state = {
+            "version": 1,
+            "round": self._done,
+            "exhausted": np.flatnonzero(self._exhausted).tolist(),
+            "counters": self._counters,
+        }
+        (partial / "state.json").write_text(json.dumps(state))
+        os.replace(partial, root / f"round-{self._done:08d}")
+        for older in sorted(root.glob("round-*"))[:-1]:
+            shutil.rmtree(older)
+
+    def _emit(self, event: dict[str, Any]) -> None:
+        self._recorder.take(event)
+        if self._listen is not None and event["kind"] != "states":
+            self._listen(event)
+
+    def _insist(self, calls: dict[int, tuple[Any, ...]]) -> dict[int, Any]:
+        """Values of calls ``{host: (name, *arguments)}`` between rounds; a host that is lost is rebuilt and asked again."""
+        outcomes = self._fleet.gather({host: self._fleet.call(host, *call) for host, call in calls.items()})
+        for host, outcome in outcomes.items():
+            if isinstance(outcome, Lost):
+                self._rebuild(self._done + 1, np.empty(0, np.int64), outcome)
+                outcomes[host] = self._fleet.gather({host: self._fleet.call(host, *calls[host])})[host]
+        return {host: self._value(outcome) for host, outcome in outcomes.items()}
+
+    @staticmethod
+    def _value(outcome: Outcome) -> Any:
+        if isinstance(outcome, Answer):
+            return outcome.value
+        if isinstance(outcome, Failed):
+            raise outcome.error
+        raise RuntimeError(f"host {outcome.host} was lost twice in a row: {outcome.reason}")
+
+
+def _named(clients: np.ndarray) -> str:
+    shown = ", ".join(str(client) for client in clients[:8])
+    return shown if len(clients) <= 8 else f"{shown}, … {len(clients)} in all"
+
+
+def latest_checkpoint(root: Path | None) -> Path | None:
+    """The newest complete checkpoint below ``root``."""
+    found = sorted(root.glob("round-*/state.json")) if root is not None and root.is_dir() else []
+    return found[-1].parent if found else None

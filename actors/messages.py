@@ -1,0 +1,85 @@
+"""What travels between coordinator and hosts. Light: no torch, so that the coordinator need not import it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class HostShard:
+    """Records of a host's clients: features ``[M, p]``, labels ``[M]``, offsets ``[n + 1]`` int64 (client i holds rows
+    offsets[i] to offsets[i + 1])."""
+
+    features: np.ndarray
+    labels: np.ndarray
+    offsets: np.ndarray
+
+
+@dataclass(frozen=True)
+class RoundTask:
+    """One round's work for one host.
+
+    Attributes:
+        round: t, from 1.
+        total: ``[d]`` float64, the sum of all clients' last uploads, from which the method makes its broadcast.
+        clients: ``[k]`` granted clients of this host, ascending; numbers, events: their grants.
+    """
+
+    round: int
+    total: np.ndarray
+    clients: np.ndarray
+    numbers: np.ndarray
+    events: np.ndarray
+
+
+@dataclass(frozen=True)
+class RoundResult:
+    """A host's answer: the sum of its clients' last releases. ``clipped`` is a diagnostic of the simulation."""
+
+    host: int
+    round: int
+    total: np.ndarray
+    released: int
+    clipped: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Sums over a host's clients that depend on private data; they are never part of a release."""
+
+    clients: int
+    objective: float
+    local_loss: float
+    consensus: float
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A call's result."""
+
+    host: int
+    value: Any
+
+
+@dataclass(frozen=True)
+class Lost:
+    """The host's process ended before it answered."""
+
+    host: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The call raised. ``error`` is the exception, ``trace`` its traceback as text."""
+
+    host: int
+    error: Exception
+    trace: str
+
+
+Outcome = Answer | Lost | Failed

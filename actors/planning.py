@@ -1,0 +1,189 @@
+"""Works out a plan before anything runs: who takes part in which round, and how much noise each client needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+
+from ..algorithms.method import Method
+from ..algorithms.problems.base import Problem
+from ..errors import InvalidValue
+from ..keys import generator, public_key
+from ..privacy.calibration import analytic_noise_multiplier, classic_noise_multiplier, coarsen, plan_noise
+from ..privacy.events import Event
+from .plan import Plan
+
+# Past this many distinct accounts the noise is solved for the costliest of a client's events instead of for each of them.
+_ACCOUNTS_SOLVED = 48
+
+
+@dataclass(frozen=True)
+class Noise:
+    """How each client's noise multiplier is found: the privacy table of the configuration, checked."""
+
+    mode: str
+    epsilon: float | None = None
+    delta: float = 1e-5
+    round_delta: float | None = None
+    calibration: str = "analytic"
+    noise_multiplier: float | None = None
+    budget: float | None = None
+
+
+def draw_participants(rounds: int, clients: int, participants: int | None, seed: int) -> list[np.ndarray]:
+    """S_t of (S2) for every round: K of N uniformly without replacement, keyed by the seed and the round."""
+    if participants is not None and participants > clients:
+        raise InvalidValue("method.participants", participants, f"there are {clients} clients; give at most that many")
+    if participants is None or participants == clients:
+        return [np.arange(clients)] * rounds
+    key = public_key(seed)
+    drawn = (
+        generator(key, "participants", round=t).choice(clients, participants, replace=False)
+        for t in range(1, rounds + 1)
+    )
+    return [np.sort(chosen) for chosen in drawn]
+
+
+def check_participants(given: Sequence[Sequence[int]], rounds: int, clients: int) -> list[np.ndarray]:
+    """An explicit list of participants, one entry a round, as ``draw_participants`` gives it."""
+    if len(given) != rounds:
+        raise InvalidValue(
+            "participation", f"{len(given)} rounds", f"give one list of clients for each of the {rounds} rounds"
+        )
+    checked = []
+    for t, listed in enumerate(given, 1):
+        chosen = np.unique(np.asarray(listed, dtype=np.int64))
+        if len(chosen) != len(listed) or (len(chosen) and not (chosen[0] >= 0 and chosen[-1] < clients)):
+            raise InvalidValue(
+                "participation", list(listed), f"round {t} must name different clients from 0 to {clients - 1}"
+            )
+        checked.append(chosen)
+    return checked
+
+
+def make_plan(
+    method: Method,
+    problem: Problem,
+    sizes: np.ndarray,
+    weights: np.ndarray,
+    participants: list[np.ndarray],
+    noise: Noise,
+) -> Plan:
+    """Solve the noise of every client for its own number of participations and lay out the events.
+
+    Raises InvalidValue where the calibration asked for is not valid.
+    """
+    kinds, kind_of = np.unique(np.stack([sizes.astype(float), weights]), axis=1, return_inverse=True)
+    kind_of = kind_of.reshape(-1)
+    templates, template_of, round_class = _templates(method, problem, kinds, len(participants))
+    counts = _count(participants, kind_of, round_class, template_of, len(templates))
+    multipliers = _multipliers(templates, counts, noise)
+
+    classes, client_class = np.unique(np.stack([kind_of.astype(float), multipliers]), axis=1, return_inverse=True)
+    client_class = client_class.reshape(-1)
+    events: dict[Event, int] = {}
+    used: dict[int, float] = {}
+    event_of = np.empty((classes.shape[1], template_of.shape[1]), dtype=np.int64)
+    for row, (kind, multiplier) in enumerate(classes.T):
+        for column, template in enumerate(template_of[int(kind)]):
+            relative = templates[template].noise_multiplier
+            event = replace(templates[template], noise_multiplier=float(multiplier) * relative)
+            number = event_of[row, column] = events.setdefault(event, len(events))
+            used[number] = max(used.get(number, 0.0), float(multiplier))
+    planned = np.zeros((len(sizes), len(events)), dtype=np.int64)
+    for t, chosen in enumerate(participants):
+        np.add.at(planned, (chosen, event_of[client_class[chosen], round_class[t]]), 1)
+    budget = noise.epsilon if noise.mode == "total" else noise.budget
+    budgets = None if budget is None else np.full(len(sizes), budget)
+    return Plan(
+        participants,
+        list(events),
+        np.array([used[number] for number in range(len(events))]),
+        multipliers,
+        noise.delta,
+        budgets,
+        planned,
+        client_class,
+        round_class,
+        event_of,
+    )
+
+
+def _templates(
+    method: Method, problem: Problem, kinds: np.ndarray, rounds: int
+) -> tuple[list[Event], np.ndarray, np.ndarray]:
+    """(distinct events on the coarse grid, their number by [kind, class of round], the class of every round).
+
+    Their noise multiplier is what the coarse grid leaves of 1: an event may have to state less noise than is added.
+    """
+    coarse = lru_cache(maxsize=None)(coarsen)
+    numbers: dict[Event, int] = {}
+    columns: dict[tuple[int, ...], int] = {}
+    round_class = np.empty(rounds, dtype=np.int64)
+    for t in range(1, rounds + 1):
+        column = tuple(
+            numbers.setdefault(
+                coarse(replace(method.event(problem, int(size), float(weight), t), noise_multiplier=1.0)), len(numbers)
+            )
+            for size, weight in kinds.T
+        )
+        round_class[t - 1] = columns.setdefault(column, len(columns))
+    return list(numbers), np.array(list(columns), dtype=np.int64).reshape(len(columns), -1).T, round_class
+
+
+def _count(
+    participants: list[np.ndarray],
+    kind_of: np.ndarray,
+    round_class: np.ndarray,
+    template_of: np.ndarray,
+    templates: int,
+) -> np.ndarray:
+    counts = np.zeros((len(kind_of), templates), dtype=np.int64)
+    for t, chosen in enumerate(participants):
+        np.add.at(counts, (chosen, template_of[kind_of[chosen], round_class[t]]), 1)
+    return counts
+
+
+def _multipliers(templates: list[Event], counts: np.ndarray, noise: Noise) -> np.ndarray:
+    clients = len(counts)
+    if noise.mode == "none":
+        return np.zeros(clients)
+    if noise.mode == "noise-multiplier":
+        if noise.noise_multiplier is None:
+            raise InvalidValue(
+                "privacy.noise_multiplier", None, 'mode = "noise-multiplier" needs it; give a number > 0'
+            )
+        return np.full(clients, noise.noise_multiplier)
+    if noise.epsilon is None:
+        raise InvalidValue("privacy.epsilon", None, f"mode = {noise.mode!r} needs it; give a number > 0")
+    if noise.mode == "per-round":
+        solve = classic_noise_multiplier if noise.calibration == "classic" else analytic_noise_multiplier
+        return np.full(clients, solve(noise.epsilon, noise.round_delta or noise.delta))
+    distinct, account_of = np.unique(counts, axis=0, return_inverse=True)
+    if len(distinct) > _ACCOUNTS_SOLVED:
+        distinct, account_of = np.unique(_costliest(templates, counts), axis=0, return_inverse=True)
+    accounts: list[Mapping[Event, int]] = [
+        {templates[index]: int(row[index]) for index in np.flatnonzero(row)} for row in distinct
+    ]
+    solved = np.zeros(len(accounts))
+    taking_part = [index for index, account in enumerate(accounts) if account]
+    solved[taking_part] = plan_noise([accounts[index] for index in taking_part], noise.epsilon, noise.delta)
+    # Noise is solved for events that state all of it; where one states less, more is added.
+    shortfall = max(1 / event.noise_multiplier for event in templates)
+    return solved[account_of.reshape(-1)] * shortfall
+
+
+def _costliest(templates: list[Event], counts: np.ndarray) -> np.ndarray:
+    """Count each client's participations as the costliest of its own events: the smallest contraction, at its own rate.
+
+    Valid: with less contraction between the batches of a round the shifts by position differ more; the account is larger.
+    """
+    contraction = np.array([getattr(event, "contraction", 0.0) for event in templates])
+    order = np.argsort(contraction, kind="stable")
+    costliest = order[(counts[:, order] > 0).argmax(axis=1)]
+    merged = np.zeros_like(counts)
+    merged[np.arange(len(counts)), costliest] = counts.sum(axis=1)
+    return merged

@@ -1,0 +1,149 @@
+"""The Ray engine: a ledger actor, a coordinator actor, one actor a host; the calling process only watches."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import ray
+from ray.exceptions import RayTaskError
+
+from .cluster import local_cluster
+from .coordinator import Coordinator
+from .job import Finished, Job, LedgerSpec, Listener, on_interrupt
+from .ledger_port import LedgerPort
+from .loop import Ending, Recorder, RunSettings
+from .plan import Plan
+from .ray_fleet import RayFleet
+
+if TYPE_CHECKING:
+    from ..privacy.ledger import Grants, Refusal
+
+_POLL_S = 0.2
+
+
+class LedgerActor:
+    """Keeps the ledger in a process of its own. Restarted from its journal if it is lost."""
+
+    def __init__(self, spec: LedgerSpec) -> None:
+        self._ledger = spec.open()
+
+    def call(self, name: str, *arguments: Any) -> Any:
+        return getattr(self._ledger, name)(*arguments)
+
+
+class RayLedger(LedgerPort):
+    """The ledger's actor. While it is away nothing is granted, so nothing is released."""
+
+    def __init__(self, actor: Any) -> None:
+        self._actor = actor
+
+    def reserve(self, round: int, clients: np.ndarray, events: np.ndarray) -> Any:
+        return self._actor.call.remote("reserve", round, clients, events)
+
+    def collect(self, ticket: Any) -> tuple[Grants, list[Refusal]]:
+        grants, refusals = _get(ticket)
+        return grants, refusals
+
+    def void(self, grants: Grants) -> None:
+        _get(self._actor.call.remote("void", grants))
+
+    def ask(self, name: str, *arguments: Any) -> Any:
+        return self._actor.call.remote(name, *arguments)
+
+    def answer(self, ticket: Any) -> Any:
+        return _get(ticket)
+
+
+class CoordinatorActor:
+    """Runs the coordinator in one thread and answers those who watch in others."""
+
+    def __init__(
+        self,
+        settings: RunSettings,
+        plan: Plan,
+        specs: Sequence[Any],
+        shards: Sequence[Any],
+        test: Any,
+        ledger: Any,
+        recorder: Recorder,
+    ) -> None:
+        self._fleet = RayFleet(specs, shards, test)
+        self._events: deque[dict[str, Any]] = deque(maxlen=100_000)
+        self._count, self._changed = 0, threading.Condition()
+        self._coordinator = Coordinator(settings, plan, self._fleet, RayLedger(ledger), recorder, self._heard)
+
+    def run(self) -> tuple[Ending, np.ndarray]:
+        ending = self._coordinator.run()
+        return ending, self._coordinator.model()
+
+    def request_stop(self) -> None:
+        self._coordinator.request_stop()
+
+    def poll(self, since: int, timeout_s: float) -> tuple[int, list[dict[str, Any]]]:
+        """Events from number ``since`` on, waiting up to ``timeout_s`` for one; the number of the next."""
+        with self._changed:
+            if self._count <= since:
+                self._changed.wait(timeout_s)
+            fresh = self._count - since
+            return self._count, list(self._events)[-fresh:] if fresh > 0 else []
+
+    def _heard(self, event: dict[str, Any]) -> None:
+        with self._changed:
+            self._events.append(event)
+            self._count += 1
+            self._changed.notify_all()
+
+
+def run_ray(job: Job, listen: Listener, cpus: int) -> Finished:
+    """Run on a Ray cluster of this process's own. Ctrl-C ends after the round in progress.
+
+    Raises what a client or the ledger raised, as it was raised there.
+    """
+    with local_cluster(cpus):
+        ledger = ray.remote(LedgerActor).options(num_cpus=0, max_restarts=-1, max_task_retries=-1).remote(job.ledger)
+        coordinator = (
+            ray.remote(CoordinatorActor)
+            .options(num_cpus=0, max_concurrency=4)
+            .remote(
+                job.settings,
+                job.plan,
+                [ray.put(spec) for spec in job.specs],
+                [ray.put(shard) for shard in job.shards],
+                ray.put(job.test),
+                ledger,
+                job.recorder,
+            )
+        )
+        running = coordinator.run.remote()
+        with on_interrupt(coordinator.request_stop.remote):
+            _watch(coordinator, running, listen)
+        ending, model = _get(running)
+        return Finished(ending, model)
+
+
+def _watch(coordinator: Any, running: Any, listen: Listener) -> None:
+    since, over = 0, False
+    while not over:
+        over = bool(ray.wait([running], timeout=0)[0])
+        try:
+            since, events = ray.get(coordinator.poll.remote(since, 0.0 if over else _POLL_S))
+        except ray.exceptions.RayActorError:
+            return  # the coordinator is gone; collecting ``running`` says why
+        for event in events:
+            listen(event)
+        if not over:
+            time.sleep(_POLL_S / 4)  # gather a few events a call instead of one
+
+
+def _get(ticket: Any) -> Any:
+    try:
+        return ray.get(ticket)
+    except RayTaskError as error:
+        if isinstance(error.cause, Exception):
+            raise error.cause from None
+        raise

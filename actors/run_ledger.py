@@ -1,0 +1,33 @@
+"""The ledger as a run uses it: asked about a round while the next round's reservation is already in."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..privacy.ledger import Grants, Ledger, Refusal
+
+
+class RunLedger(Ledger):
+    """A ledger that can leave out the reservation that was made ahead of its round."""
+
+    _ahead: Grants | None = None
+
+    def reserve(self, round: int, clients: ArrayLike, events: ArrayLike) -> tuple[Grants, list[Refusal]]:
+        grants, refusals = super().reserve(round, clients, events)
+        self._ahead = grants
+        return grants, refusals
+
+    def void(self, grants: Grants) -> None:
+        super().void(grants)
+        self._ahead = None
+
+    def spent(self, round: int) -> dict[str, float]:
+        """The loss at the ledger's δ as of the end of ``round``: the largest and the median over clients."""
+        table = self.counts
+        if self._ahead is not None and self._ahead.round > round:
+            table = table.copy()
+            np.subtract.at(table, (self._ahead.clients, self._ahead.events), 1)
+        values = np.array([self._loss(row, self.delta).epsilon for row in table])
+        return {"epsilon_max": float(values.max()), "epsilon_median": float(np.median(values))}
+

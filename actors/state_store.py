@@ -1,0 +1,114 @@
+"""The clients' states of one host: two versions a client, so that a round that does not count can be taken back.
+
+Rows that were never written read as the common public start. The rows of a client that never took part cost no memory:
+the arrays are sparse, in a file or not. With a file the state outlives its process: a host that is killed is rebuilt from
+what it last wrote (SPEC section 5, rule 4).
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+_NEVER = 0
+
+
+class StateStore:
+    """States ``{name: [n, d]}`` of ``n`` clients, each row stamped with the round that wrote it (from 1; 0 is never).
+
+    Args:
+        start: the state ``{name: [d]}`` that every client begins with.
+        n: clients of this host.
+        path: a file to keep the rows in, readable by the owner alone; ``None`` keeps them in memory.
+    """
+
+    def __init__(self, start: dict[str, Tensor], n: int, path: Path | None = None) -> None:
+        self.names = list(start)
+        self._start, self._n = start, n
+        self.dtype = next(iter(start.values())).dtype
+        self._d = {name: row.numel() for name, row in start.items()}
+        item = torch.empty(0, dtype=self.dtype).element_size()
+        sizes = [2 * n * 8] + [2 * n * self._d[name] * item for name in self.names]
+        self._buffer = self._open(path, sum(sizes))
+        offset = sizes[0]
+        self.stamps = np.frombuffer(self._buffer, dtype=np.int64, count=2 * n).reshape(2, n)
+        self._rows: dict[str, Tensor] = {}
+        for name, size in zip(self.names, sizes[1:]):
+            flat = torch.frombuffer(self._buffer, dtype=self.dtype, count=2 * n * self._d[name], offset=offset)
+            self._rows[name] = flat.view(2 * n, self._d[name])
+            offset += size
+
+    @staticmethod
+    def _open(path: Path | None, size: int) -> mmap.mmap:
+        if path is None:
+            return mmap.mmap(-1, max(size, 1))
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            os.ftruncate(descriptor, max(size, 1))
+            return mmap.mmap(descriptor, max(size, 1))
+        finally:
+            os.close(descriptor)
+
+    @property
+    def touched(self) -> np.ndarray:
+        """The slots, in order, of clients that were ever written."""
+        return np.flatnonzero(self.stamps.max(axis=0) > _NEVER)
+
+    @property
+    def last_round(self) -> np.ndarray:
+        """``[n]`` the round that wrote each client's current row, 0 where none did."""
+        return self.stamps.max(axis=0)
+
+    def read(self, slots: np.ndarray) -> dict[str, Tensor]:
+        """The current rows ``{name: [k, d]}`` of ``slots``. They may be views: not to be written to."""
+        version = self.stamps[:, slots].argmax(axis=0)
+        fresh = self.stamps[version, slots] == _NEVER
+        if fresh.all():
+            return {name: self._start[name].expand(len(slots), -1) for name in self.names}
+        if len(slots) == self._n and (version == version[0]).all() and not fresh.any():
+            first = int(version[0]) * self._n  # everyone, in the same version: no copy
+            return {name: rows[first : first + self._n] for name, rows in self._rows.items()}
+        index = torch.from_numpy(version * self._n + slots)
+        found = {name: rows.index_select(0, index) for name, rows in self._rows.items()}
+        if fresh.any():
+            where = torch.from_numpy(np.flatnonzero(fresh))
+            for name, rows in found.items():
+                rows[where] = self._start[name]
+        return found
+
+    def write(self, slots: np.ndarray, round: int, state: dict[str, Tensor]) -> None:
+        """Put new rows beside the current ones; the stamp, set last, makes them current."""
+        version = self.stamps[:, slots].argmin(axis=0)
+        self.stamps[version, slots] = _NEVER
+        index = torch.from_numpy(version * self._n + slots)
+        everyone = len(slots) == self._n and (version == version[0]).all()
+        for name, rows in self._rows.items():
+            if everyone:
+                first = int(version[0]) * self._n
+                rows[first : first + self._n] = state[name]
+            else:
+                rows.index_copy_(0, index, state[name].to(self.dtype))
+        self.stamps[version, slots] = round
+
+    def take_back(self, first_void_round: int) -> np.ndarray:
+        """Forget what was written in ``first_void_round`` or later; the slots that this concerned."""
+        void = self.stamps >= first_void_round
+        self.stamps[void] = _NEVER
+        return np.flatnonzero(void.any(axis=0))
+
+    def export(self) -> tuple[np.ndarray, np.ndarray, dict[str, Tensor]]:
+        """(slots, their rounds, rows) of every client that was ever written, for a checkpoint."""
+        slots = self.touched
+        return slots, self.last_round[slots], {name: rows.clone() for name, rows in self.read(slots).items()}
+
+    def restore(self, slots: np.ndarray, rounds: np.ndarray, state: dict[str, Tensor]) -> None:
+        """Replace everything by the rows of a checkpoint."""
+        self.stamps[:] = _NEVER
+        for round in np.unique(rounds):
+            here = np.flatnonzero(rounds == round)
+            self.write(slots[here], int(round), {name: rows[torch.from_numpy(here)] for name, rows in state.items()})

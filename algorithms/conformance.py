@@ -1,0 +1,164 @@
+"""Checks that every server method passes, ours and third parties'. Call them from a test; each raises AssertionError.
+
+    from dualfed.algorithms.conformance import check_server_method
+    check_server_method(lambda: MyMethod(rounds=3, participants=2))
+
+Layouts, recovery and resuming are properties of these: a host computes for a subset of the clients, and starts again from
+stored rows, so a method that does not care how clients are grouped or when its rows were stored cares for neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..keys import generator, noise_key
+from ..privacy.gate import Granted, NoiseGate
+from .method import Cohort, ServerMethod, State
+from .problems import make_problem
+from .problems.base import Problem
+from .shards import Shards
+
+_SIZES = (12, 17, 30)
+
+
+class FixedGate(NoiseGate):
+    """Releases public values whatever it is given: what still differs between two data sets left a client unprotected."""
+
+    def release(self, value: Tensor, part: int = 0) -> Tensor:
+        super().release(value, part)
+        rows = [
+            generator(b"fixed", "release", int(client), self._granted.round, part) for client in self._granted.clients
+        ]
+        return torch.stack([torch.from_numpy(row.standard_normal(value.shape[1])) for row in rows]).to(value.dtype)
+
+
+def check_server_method(make: Callable[[], ServerMethod], *, noise_multiplier: float = 1.0) -> None:
+    """All checks of this module on the method that ``make`` makes."""
+    for check in (check_shapes, check_grouping, check_determinism, check_releases_only, check_events):
+        check(make)
+    check_noise(make, noise_multiplier)
+
+
+def check_shapes(make: Callable[[], ServerMethod]) -> None:
+    """State rows and uploads are ``[C, d]`` in the start's dtype, finite, for one client and for several."""
+    for clients in ([0], [0, 1, 2]):
+        for dtype in (torch.float64, torch.float32):
+            problem, shards = _world(dtype)
+            state, upload = play(make(), problem, shards, clients, rounds=2)
+            for rows in (*state.values(), upload):
+                assert rows.dtype == dtype
+                assert rows.shape[0] == len(clients)
+                assert bool(torch.isfinite(rows).all())
+            assert upload.shape == (len(clients), problem.dim)
+
+
+def check_grouping(make: Callable[[], ServerMethod]) -> None:
+    """A client's rows do not depend on the clients that are computed with it."""
+    problem, shards = _world(torch.float64)
+    together, _ = play(make(), problem, shards, [0, 1, 2], rounds=3)
+    apart = [play(make(), problem, shards, [client], rounds=3)[0] for client in range(3)]
+    for name, rows in together.items():
+        torch.testing.assert_close(rows, torch.cat([state[name] for state in apart]), rtol=1e-9, atol=1e-12)
+
+
+def check_determinism(make: Callable[[], ServerMethod]) -> None:
+    """The same keys give the same bits, and the global generators are neither read nor moved."""
+    problem, shards = _world(torch.float64)
+    torch_state = torch.random.get_rng_state()
+    first, _ = play(make(), problem, shards, [0, 1, 2], rounds=2)
+    second, _ = play(make(), problem, shards, [0, 1, 2], rounds=2)
+    for name, rows in first.items():
+        assert torch.equal(rows, second[name]), name
+    assert torch.equal(torch_state, torch.random.get_rng_state())
+
+
+def check_releases_only(make: Callable[[], ServerMethod]) -> None:
+    """With the gate's answers fixed, uploads do not depend on the data; nor does the state, where it claims so."""
+    method = make()
+    answers = []
+    for seed in (1, 2):
+        problem, shards = _world(torch.float64, seed)
+        answers.append(play(method, problem, shards, [0, 1, 2], rounds=3, gate_class=FixedGate))
+    (state_a, upload_a), (state_b, upload_b) = answers
+    assert torch.equal(upload_a, upload_b), f"{method.name}: an upload depends on data that did not pass the gate"
+    if method.state_is_released:
+        for name, rows in state_a.items():
+            assert torch.equal(rows, state_b[name]), (
+                f"{method.name}: state {name!r} depends on data that did not pass the gate"
+            )
+
+
+def check_events(make: Callable[[], ServerMethod]) -> None:
+    """Every round's event and bound are known beforehand, in the method's unit and status, for every size."""
+    method = make()
+    problem, _ = _world(torch.float64)
+    for t in (1, method.rounds):
+        for size in _SIZES:
+            event = method.event(problem, size, 1.0, t)
+            assert event.unit == method.unit
+            assert event.status == method.status
+            assert event.noise_multiplier == 0
+        sensitivity = method.bound(problem, np.array(_SIZES), np.ones(len(_SIZES)), t).sensitivity
+        assert sensitivity.shape == (len(_SIZES),)
+        assert bool(np.isfinite(sensitivity).all())
+        assert bool((sensitivity > 0).all())
+
+
+def check_noise(make: Callable[[], ServerMethod], noise_multiplier: float) -> None:
+    """Exactly one release a grant, and noise that moves what is uploaded."""
+    method = make()
+    problem, shards = _world(torch.float64)
+    counted: list[int] = []
+
+    class Counting(NoiseGate):
+        def release(self, value: Tensor, part: int = 0) -> Tensor:
+            counted.append(value.shape[0])
+            return super().release(value, part)
+
+    _, noisy = play(
+        method, problem, shards, [0, 1, 2], rounds=1, gate_class=Counting, noise_multiplier=noise_multiplier
+    )
+    parts = method.bound(problem, np.array(_SIZES), np.ones(3), 1).parts
+    assert sum(counted) == 3 * parts, f"{method.name}: {sum(counted)} releases for {3 * parts} granted"
+    _, exact = play(method, problem, shards, [0, 1, 2], rounds=1)
+    assert not torch.allclose(noisy, exact)
+
+
+def play(
+    method: ServerMethod,
+    problem: Problem,
+    shards: Shards,
+    clients: Sequence[int],
+    rounds: int,
+    *,
+    gate_class: type[NoiseGate] = NoiseGate,
+    noise_multiplier: float = 0.0,
+) -> tuple[State, Tensor]:
+    """Some rounds of some clients against a broadcast that does not depend on them; (state rows, uploads)."""
+    ids = np.array(clients)
+    sizes = shards.sizes.numpy()[ids]
+    weights = np.ones(len(ids))
+    cohort = Cohort(problem, shards, torch.from_numpy(ids), ids, sizes, weights)
+    start = torch.zeros(problem.dim, dtype=shards.features.dtype)
+    state = {name: row.expand(len(ids), -1) for name, row in method.init(start).items()}
+    for t in range(1, rounds + 1):
+        x0 = torch.from_numpy(0.1 * generator(b"public", "x0", round=t).standard_normal(problem.dim)).to(start.dtype)
+        granted = Granted(t, ids, np.full(len(ids), t - 1), np.full(len(ids), noise_multiplier))
+        gate = gate_class(granted, method.bound(problem, sizes, weights, t), noise_key(0))
+        state = method.local_round(state, x0, cohort, gate, t)
+    return state, method.upload(state)
+
+
+def _world(dtype: torch.dtype, seed: int = 0) -> tuple[Problem, Shards]:
+    draw = generator(b"world", "records", round=seed)
+    total = sum(_SIZES)
+    features = draw.standard_normal((total, 5))
+    features /= np.linalg.norm(features, axis=1, keepdims=True)
+    labels = draw.integers(0, 3, total)
+    offsets = np.concatenate([[0], np.cumsum(_SIZES)])
+    shards = Shards.from_flat(features.astype(str(dtype).removeprefix("torch.")), labels, offsets)
+    return make_problem("softmax", 5, 3, 1.0), shards

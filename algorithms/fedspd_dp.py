@@ -1,0 +1,187 @@
+"""FedSPD-DP: stochastic primal-dual learning with local steps, partial participation and record-level privacy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..errors import InvalidValue
+from ..privacy.events import EpochEvent, Event, GaussianEvent, IidEvent, IndependentEvent, Status
+from ..privacy.gate import Bound, Gate
+from .method import Cohort, ServerMethod, State
+from .problems.base import Problem
+from .schedule import Schedule
+
+
+@dataclass(frozen=True)
+class FedSPDDP(ServerMethod):
+    """SPEC section 2, (S1)–(C4).
+
+    Attributes:
+        rounds: T.
+        participants: K clients a round, uniform without replacement; ``None`` is all of them.
+        local_steps: Q.
+        batch_size: b records a step; ignored where ``batches`` is ``"full"``.
+        batches: ``epoch`` (Q disjoint batches), ``independent`` (each of distinct records), ``iid`` (with replacement),
+            ``full`` (all m_i records at every step).
+        rho: ρ, the penalty.
+        gamma: γ_t, the inverse step size; a number, ``{value, shape = "constant" | "sqrt"}`` or a table over rounds.
+        state: ``released``, where all that a client keeps is computed from what it released and the loss is guaranteed, or
+            ``paper``, the published form, whose loss is claimed only.
+        memory: s of (C4); 1 is the method itself, less forgets noise. ``released`` only.
+    """
+
+    rounds: int = 100
+    participants: int | None = None
+    local_steps: int = 5
+    batch_size: int = 10
+    batches: Literal["epoch", "independent", "iid", "full"] = "epoch"
+    rho: float = 1.0
+    gamma: Any = 1.0
+    state: Literal["released", "paper"] = "released"
+    memory: float = 1.0
+
+    name: ClassVar[str] = "fedspd-dp"
+    source: ClassVar[str] = "FedSPD-DP: federated stochastic primal-dual learning with differential privacy"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "gamma", Schedule.parse("method.gamma", self.gamma))
+        for field in ("rounds", "local_steps", "batch_size"):
+            if (value := getattr(self, field)) < 1:
+                raise InvalidValue(f"method.{field}", value, "give a whole number ≥ 1")
+        if self.participants is not None and self.participants < 1:
+            raise InvalidValue(
+                "method.participants", self.participants, "give a whole number ≥ 1, or leave it out for all"
+            )
+        if not (self.rho > 0 and np.isfinite(self.rho)):
+            raise InvalidValue("method.rho", self.rho, "give a penalty > 0")
+        if not 0 <= self.memory <= 1:
+            raise InvalidValue("method.memory", self.memory, "give a number from 0 to 1")
+        if self.state == "paper" and self.memory != 1:
+            raise InvalidValue("method.memory", self.memory, 'memory below 1 needs state = "released"')
+
+    @property
+    def status(self) -> Status:
+        return "guaranteed" if self.state == "released" else "claimed"
+
+    def validate(self, problem: Problem, sizes: np.ndarray, weights: np.ndarray, private: bool) -> None:
+        smallest = int(sizes.min())
+        if self.batches == "epoch" and self.local_steps * self.batch_size > smallest:
+            raise InvalidValue(
+                "method.batch_size",
+                self.batch_size,
+                f"epoch batches take local_steps·batch_size = {self.local_steps * self.batch_size} distinct records and client "
+                f"{int(sizes.argmin())} has {smallest}; lower either, raise partition.min_size, or take "
+                'batches = "independent"',
+            )
+        if self.batches == "independent" and self.batch_size > smallest:
+            raise InvalidValue(
+                "method.batch_size",
+                self.batch_size,
+                f"client {int(sizes.argmin())} has {smallest} records; lower it, raise partition.min_size, or take "
+                'batches = "full"',
+            )
+        if not private:
+            return
+        if not np.isfinite(problem.gradient_bound):
+            raise InvalidValue(
+                "problem.clip",
+                problem.clip,
+                f"{problem.name} gradients have no bound; give one record's largest gradient norm",
+            )
+        if not problem.convex_smooth and self.local_steps > 1:
+            raise InvalidValue(
+                "method.local_steps",
+                self.local_steps,
+                f"the sensitivity bound of {problem.name}, which is not convex and smooth, holds for one local step; take 1",
+            )
+
+    def event(self, problem: Problem, size: int, weight: float, t: int) -> Event:
+        status, steps, kappa = self.status, self.local_steps, float(self.contraction(problem, weight, t))
+        if self.batches == "full":
+            return GaussianEvent(status=status)
+        if self.batches == "epoch":
+            return EpochEvent(status=status, rate=steps * self.batch_size / size, steps=steps, contraction=kappa)
+        if self.batches == "independent":
+            return IndependentEvent(status=status, rate=self.batch_size / size, steps=steps, contraction=kappa)
+        return IidEvent(status=status, rate=float(-np.expm1(self.batch_size * steps * np.log1p(-1.0 / size))))
+
+    def contraction(self, problem: Problem, weight: float | np.ndarray, t: int) -> Any:
+        """κ of one step (C1): γ·max(1, L/γ − 1)/(γ + ρ), L scaled by the client's weight."""
+        gamma = self.gamma.at(t)
+        smoothness = np.asarray(weight) * problem.smoothness
+        expansion = np.maximum(1.0, smoothness / gamma - 1) if problem.convex_smooth else np.ones_like(smoothness)
+        return gamma * expansion / (gamma + self.rho)
+
+    def average_sensitivity(self, problem: Problem, sizes: np.ndarray, weights: np.ndarray, t: int) -> np.ndarray:
+        """Δx̄ of (C2), ``[C]``: (D2) for epoch batches, else (D1), with the batch that each kind of draw divides by."""
+        gamma, steps = self.gamma.at(t), self.local_steps
+        kappa = np.broadcast_to(self.contraction(problem, weights, t), sizes.shape)
+        divisor = {"epoch": self.batch_size, "independent": self.batch_size, "iid": 1, "full": sizes}[self.batches]
+        added = 2 * weights * problem.gradient_bound / (divisor * (gamma + self.rho))
+        powers = np.power(kappa[:, None], np.arange(steps))
+        if self.batches == "epoch":
+            # The record sits in one batch of Q; with κ ≤ 1 the first is the worst, with κ > 1 too: it lives longest.
+            return np.asarray(added / steps * powers.sum(axis=1))
+        return np.asarray(added / steps * powers.cumsum(axis=1).sum(axis=1))
+
+    def bound(self, problem: Problem, sizes: np.ndarray, weights: np.ndarray, t: int) -> Bound:
+        average = self.average_sensitivity(problem, sizes, weights, t)
+        # ``released`` perturbs x̄ by ξ/2, σ = z·2Δx̄ (D3): the same as noise z·Δx̄ on x̄ itself.
+        return Bound(average if self.state == "released" else 2 * average)
+
+    def init(self, start: Tensor) -> State:
+        state = {"x": start, "dual": torch.zeros_like(start)}
+        return state if self.state == "released" else {**state, "upload": start}
+
+    def local_round(self, state: State, x0: Tensor, cohort: Cohort, gate: Gate, t: int) -> State:
+        x, dual = state["x"], state["dual"]
+        if self.memory < 1:  # (C4)
+            x, dual = x0 + self.memory * (x - x0), self.memory * dual
+        average = self._local_steps(x, dual, x0, cohort, gate, t)
+        if self.state == "released":  # (C3)
+            x = gate.release(average)
+            return {"x": x, "dual": torch.sub(x, x0).mul_(self.rho).add_(dual)}
+        dual = torch.sub(average, x0).mul_(self.rho).add_(dual)
+        return {"x": average, "dual": dual, "upload": gate.release(average + dual / self.rho)}
+
+    def upload(self, state: State) -> Tensor:
+        return state["upload"] if self.state == "paper" else torch.add(state["x"], state["dual"], alpha=1 / self.rho)
+
+    def _local_steps(self, x: Tensor, dual: Tensor, x0: Tensor, cohort: Cohort, gate: Gate, t: int) -> Tensor:
+        """(C1) Q times and the average (C2), ``[C, d]``."""
+        gamma, steps, batch = self.gamma.at(t), self.local_steps, self.batch_size
+        total = gamma + self.rho
+        weights = torch.as_tensor(cohort.weights, dtype=x.dtype, device=x.device)[:, None]
+        uniform = bool((cohort.weights == 1).all())
+        anchor = torch.sub(self.rho * x0, dual).div_(total)  # (ρ x_0 − λ)/(γ + ρ), the same in all steps
+        prox = cohort.problem.regulariser
+        average = torch.zeros_like(anchor)
+        if self.batches != "full":
+            drawn = gate.batches(self.batches, cohort.sizes, steps, batch)
+            features, labels = cohort.shards.rows(cohort.slots, drawn)  # all Q·b rows of the round in one gather
+        for step in range(steps):
+            point = torch.add(anchor, x, alpha=gamma / total)
+            if self.batches == "full":
+                gradient = cohort.problem.full_gradient(x, cohort.shards, cohort.slots)
+                point.addcmul_(gradient, weights, value=-1 / total)
+            else:
+                here = slice(step * batch, (step + 1) * batch)
+                scale = -1 / total if uniform else weights * (-1 / total)
+                cohort.problem.add_gradient(point, x, features[:, here], labels[:, here], scale)
+            x = prox.prox_(point, 1 / total)
+            average.add_(x, alpha=1 / steps)
+        return average
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "state": self.state,
+            "batches": self.batches,
+            "Q": self.local_steps,
+            "b": self.batch_size,
+            "ρ": self.rho,
+        }

@@ -1,0 +1,112 @@
+"""The contract of a method: frozen parameters and pure functions over a cohort of clients.
+
+A method is tensor code alone. It never sees Ray, files, a clock or a source of randomness: batches and noise come from
+the gate, and the gate is the only way in which a number that depends on data leaves a client.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from torch import Tensor
+
+from ..privacy.events import Event, Status, Unit
+from ..privacy.gate import Bound, Gate
+from .problems.base import Problem
+from .shards import Shards
+
+State = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """The clients of one host that take part in a round, in the order of the state's rows.
+
+    Attributes:
+        problem: model, loss, regulariser and constants (P1).
+        shards: the records of all the host's clients.
+        slots: ``[C]`` int64, which of the host's shards belong to this cohort.
+        clients: ``[C]`` the clients' ids in the whole run.
+        sizes: ``[C]`` m_i.
+        weights: ``[C]`` public weights w_i of the local objectives.
+    """
+
+    problem: Problem
+    shards: Shards
+    slots: Tensor
+    clients: np.ndarray
+    sizes: np.ndarray
+    weights: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.clients)
+
+
+class Method(ABC):
+    """What every method says of itself. Subclasses are frozen dataclasses of the paper's parameters."""
+
+    name: ClassVar[str]
+    family: ClassVar[Literal["server", "graph"]]
+    source: ClassVar[str]
+    unit: ClassVar[Unit] = "record"
+
+    rounds: int
+
+    @property
+    def status(self) -> Status:
+        """``"guaranteed"`` where everything that a client keeps is a function of what it released, else ``"claimed"``."""
+        return "guaranteed"
+
+    @property
+    def state_is_released(self) -> bool:
+        """Whether a client's whole state may be rebuilt from its releases (SPEC section 5, rule 4)."""
+        return self.status == "guaranteed"
+
+    @abstractmethod
+    def validate(self, problem: Problem, sizes: np.ndarray, weights: np.ndarray, private: bool) -> None:
+        """Refuse, before anything runs or is charged, what this method cannot do. ``sizes``, ``weights``: ``[N]``.
+
+        ``private`` says whether a privacy bound is asked for. Raises InvalidValue naming the field.
+        """
+
+    @abstractmethod
+    def event(self, problem: Problem, size: int, weight: float, t: int) -> Event:
+        """What round ``t`` (from 1) costs a client with ``size`` records, known before it runs; noise multiplier 0."""
+
+    @abstractmethod
+    def bound(self, problem: Problem, sizes: np.ndarray, weights: np.ndarray, t: int) -> Bound:
+        """The sensitivity of what round ``t`` releases, for clients with ``sizes`` and ``weights`` ``[C]``."""
+
+    @abstractmethod
+    def init(self, start: Tensor) -> State:
+        """The public state ``{name: [d]}`` in which every client starts, from the common start ``[d]``."""
+
+
+class ServerMethod(Method):
+    """A method with a server: it adds up what the clients upload and sends back a model."""
+
+    family: ClassVar[Literal["server", "graph"]] = "server"
+
+    participants: int | None
+
+    @abstractmethod
+    def local_round(self, state: State, x0: Tensor, cohort: Cohort, gate: Gate, t: int) -> State:
+        """One round of the cohort: new state rows ``{name: [C, d]}`` from the old ones and the broadcast ``[d]``.
+
+        The old rows may be views of stored memory and must not be written to.
+        """
+
+    @abstractmethod
+    def upload(self, state: State) -> Tensor:
+        """``[C, d]``: what the server adds up, a function of the state rows."""
+
+    def aggregate(self, total: np.ndarray, clients: int) -> np.ndarray:
+        """The next broadcast ``[d]`` from the sum of all clients' last uploads ``[d]``."""
+        return np.asarray(total / clients)
+
+    def describe(self) -> dict[str, Any]:
+        """What to print in the closing summary."""
+        return {}

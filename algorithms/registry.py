@@ -1,0 +1,82 @@
+"""Methods by name: ours, those that a program registers, and those of installed packages."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from ..errors import InvalidValue
+from .method import Method
+
+ENTRY_POINTS = "dualfed.methods"
+
+_M = TypeVar("_M", bound=type[Method])
+_OURS = {"fedspd-dp": ("fedspd_dp", "FedSPDDP")}
+_REGISTERED: dict[str, type[Method]] = {}
+
+
+def register(method: _M) -> _M:
+    """Make a method known under its ``name``; works as a class decorator.
+
+    A package makes its method known by an entry point of the group ``dualfed.methods`` whose name is the method's.
+    """
+    known = _REGISTERED.setdefault(method.name, method)
+    if known is not method:
+        raise InvalidValue("method.name", method.name, f"the name of {known.__module__}.{known.__qualname__}")
+    return method
+
+
+def method_names() -> list[str]:
+    """All names that ``method_class`` knows, sorted."""
+    return sorted({*_OURS, *_REGISTERED, *(entry.name for entry in entry_points(group=ENTRY_POINTS))})
+
+
+def method_class(name: str) -> type[Method]:
+    """The class registered, shipped or installed under ``name``. Raises InvalidValue naming the ones there are."""
+    if name in _REGISTERED:
+        return _REGISTERED[name]
+    if name in _OURS:
+        module, attribute = _OURS[name]
+        found: type[Method] = getattr(import_module(f".{module}", __package__), attribute)
+        return found
+    for entry in entry_points(group=ENTRY_POINTS, name=name):
+        _REGISTERED[name] = entry.load()
+        return _REGISTERED[name]
+    raise InvalidValue("method.name", name, f"give one of {', '.join(method_names())}")
+
+
+def make_method(values: Mapping[str, Any]) -> Method:
+    """A method from its table: ``name`` and its own parameters.
+
+    Raises:
+        InvalidValue: no such method, no such parameter, or a value that the method cannot take.
+    """
+    parameters = dict(values)
+    chosen = method_class(parameters.pop("name", "fedspd-dp"))
+    known = {field.name for field in dataclasses.fields(chosen)}  # type: ignore[arg-type]
+    for name in parameters:
+        if name not in known:
+            raise InvalidValue(f"method.{name}", parameters[name], f"{chosen.name} has {', '.join(sorted(known))}")
+    try:
+        return TypeAdapter(chosen).validate_python(parameters)
+    except ValidationError as error:
+        first = error.errors()[0]
+        if isinstance(cause := first.get("ctx", {}).get("error"), InvalidValue):
+            raise cause from None
+        field = ".".join(["method", *(str(part) for part in first["loc"])])
+        raise InvalidValue(field, first.get("input"), first["msg"][0].lower() + first["msg"][1:]) from None
+
+
+def method_table(method: Method) -> dict[str, Any]:
+    """The table from which ``make_method`` makes the same method again."""
+    table: dict[str, Any] = {"name": method.name}
+    for field in dataclasses.fields(method):  # type: ignore[arg-type]
+        value = getattr(method, field.name)
+        if value is not None:
+            table[field.name] = value.given() if hasattr(value, "given") else value
+    return table

@@ -1,0 +1,53 @@
+"""Step-size schedules, as a number, a shape or a table."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ..errors import InvalidValue
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A positive, non-decreasing sequence over rounds t = 1, 2, …: constant, value·√t, or a table (its last entry stays)."""
+
+    value: float = 1.0
+    shape: Literal["constant", "sqrt", "table"] = "constant"
+    table: tuple[float, ...] = ()
+
+    def at(self, t: int) -> float:
+        """The value in round ``t`` ≥ 1."""
+        if self.shape == "table":
+            return self.table[min(t, len(self.table)) - 1]
+        return self.value * math.sqrt(t) if self.shape == "sqrt" else self.value
+
+    def given(self) -> Any:
+        """The plain value from which ``parse`` makes this schedule again."""
+        return list(self.table) if self.shape == "table" else {"value": self.value, "shape": self.shape}
+
+    @classmethod
+    def parse(cls, field: str, given: Any) -> Schedule:
+        """From a number, a list of numbers, or ``{value = …, shape = "constant" | "sqrt"}``.
+
+        Raises InvalidValue where a value is not positive and finite, or a table falls.
+        """
+        if isinstance(given, Schedule):
+            schedule = given
+        elif isinstance(given, (int, float)) and not isinstance(given, bool):
+            schedule = cls(float(given))
+        elif isinstance(given, (list, tuple)) and given and all(isinstance(v, (int, float)) for v in given):
+            schedule = cls(shape="table", table=tuple(float(v) for v in given))
+        elif (
+            isinstance(given, dict)
+            and set(given) <= {"value", "shape"}
+            and given.get("shape") in ("constant", "sqrt", None)
+        ):
+            schedule = cls(float(given.get("value", 1.0)), given.get("shape", "constant"))
+        else:
+            raise InvalidValue(field, given, 'give a number, a list of numbers, or {value = 1.0, shape = "sqrt"}')
+        values = schedule.table or (schedule.value,)
+        if not all(math.isfinite(v) and v > 0 for v in values) or any(b < a for a, b in zip(values, values[1:])):
+            raise InvalidValue(field, given, "every value must be positive and finite, and a table must not fall")
+        return schedule

@@ -1,0 +1,162 @@
+"""The one way out of a client: everything that depends on its data leaves through ``Gate.release``, against a grant.
+
+SPEC section 5, rules 1 and 3. The gate of a round knows the clients that were granted a release, how much noise each grant
+demands, and the key of their noise; a method sees nothing of these. A grant is used once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..errors import DualfedError
+from ..keys import generator
+
+Batches = Literal["epoch", "independent", "iid"]
+
+
+class GrantMissing(DualfedError):
+    """A method tried to release what the ledger did not grant, or to use a grant twice."""
+
+
+class NotFinite(DualfedError):
+    """A client's value is not a number or infinite; it was not released."""
+
+    def __init__(self, client: int, round: int) -> None:
+        self.client, self.round = client, round
+        super().__init__(
+            f"client {client}, round {round}: the value to release is not finite; "
+            "lower the step (raise gamma), or check the client's data"
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.client, self.round)
+
+
+@dataclass(frozen=True)
+class Bound:
+    """How far one neighbouring data set can move the value of a release.
+
+    Attributes:
+        sensitivity: ``[C]``, per client, in the Euclidean norm of the value, before noise.
+        clip: where given, the gate scales each client's value down to this norm first; the sensitivity is then 2·clip.
+        parts: how many values a method releases under one grant (the event covers them all).
+    """
+
+    sensitivity: np.ndarray
+    clip: float | None = None
+    parts: int = 1
+
+
+@dataclass(frozen=True)
+class Granted:
+    """The grants of one host and round, as the gate needs them: all arrays ``[C]``, one entry a client."""
+
+    round: int
+    clients: np.ndarray
+    numbers: np.ndarray
+    noise_multipliers: np.ndarray
+
+
+class Gate(Protocol):
+    """What a method may do with data-dependent values."""
+
+    def release(self, value: Tensor, part: int = 0) -> Tensor:
+        """Clip or trust the declared bound, add noise, in place. ``value``: ``[C, d]``."""
+        ...
+
+    def batches(self, kind: Batches, sizes: Sequence[int] | np.ndarray, steps: int, batch: int) -> Tensor:
+        """Secret record draws, ``[C, steps·batch]`` int64 positions in each client's shard, batch after batch."""
+        ...
+
+    @property
+    def noise_std(self) -> np.ndarray:
+        """``[C]`` standard deviation per coordinate that ``release`` adds: public, known before the round."""
+        ...
+
+
+class NoiseGate:
+    """The gate that a host makes for one round from its grants.
+
+    Args:
+        granted: the grants; a client without one has no row here and can release nothing.
+        bound: what the method declares for this round, in the same order of clients.
+        key: the noise key (``dualfed.keys.noise_key``), which stays in the host.
+        injected: ``[C, d]`` values to add in place of noise; for tests only, and only where no privacy is claimed.
+    """
+
+    def __init__(self, granted: Granted, bound: Bound, key: bytes, injected: Tensor | None = None) -> None:
+        if len(bound.sensitivity) != len(granted.clients):
+            raise GrantMissing(f"{len(granted.clients)} grants for {len(bound.sensitivity)} clients")
+        if injected is not None and np.any(granted.noise_multipliers > 0):
+            raise GrantMissing("injected noise is for runs with privacy.mode = 'none'")
+        self._granted, self._bound, self._key, self._injected = granted, bound, key, injected
+        self._released = [False] * bound.parts
+        self.noise_std = granted.noise_multipliers * bound.sensitivity
+        self.clipped = np.zeros(len(granted.clients), dtype=bool)
+
+    def release(self, value: Tensor, part: int = 0) -> Tensor:
+        """Clip (where the bound says so), perturb and return ``value`` ``[C, d]``, changed in place.
+
+        Raises:
+            GrantMissing: this part was released before, or the rows do not match the grants.
+            NotFinite: a row holds NaN or infinity. Nothing is released then.
+        """
+        granted = self._granted
+        if not 0 <= part < len(self._released) or self._released[part]:
+            raise GrantMissing(f"round {granted.round}: part {part} of the release was not granted, or is used already")
+        if value.shape[0] != len(granted.clients):
+            raise GrantMissing(f"round {granted.round}: {value.shape[0]} rows for {len(granted.clients)} grants")
+        finite = torch.isfinite(value.sum(dim=1))
+        if not bool(finite.all()):
+            row = int(torch.nonzero(~finite)[0, 0])
+            raise NotFinite(int(granted.clients[row]), granted.round)
+        self._released[part] = True
+        if self._bound.clip is not None:
+            norms = torch.linalg.vector_norm(value, dim=1, keepdim=True)
+            # A zero row divides by zero: the quotient is infinite there and the clamp makes it 1.
+            value.mul_((self._bound.clip / norms).clamp_(max=1.0))
+            self.clipped |= (norms[:, 0] > self._bound.clip).cpu().numpy()
+        if self._injected is not None:
+            return value.add_(self._injected)
+        if self.noise_std.any():
+            noise = torch.from_numpy(self._normal(part, value.shape[1], _numpy_dtype(value.dtype)))
+            std = torch.as_tensor(self.noise_std, dtype=value.dtype, device=value.device)
+            value.addcmul_(noise.to(value.device), std[:, None])
+        return value
+
+    def batches(self, kind: Batches, sizes: Sequence[int] | np.ndarray, steps: int, batch: int) -> Tensor:
+        """Record draws for every granted client: SPEC (D1)–(D2).
+
+        ``epoch``: steps·batch distinct records, so that the batches are disjoint. ``independent``: each batch is ``batch``
+        distinct records. ``iid``: every record is drawn anew, with replacement.
+        """
+        granted, wanted = self._granted, steps * batch
+        drawn = np.empty((len(granted.clients), wanted), dtype=np.int64)
+        for row, (client, number) in enumerate(zip(granted.clients.tolist(), granted.numbers.tolist())):
+            records, size = generator(self._key, "records", client, granted.round, number), int(sizes[row])
+            if kind == "epoch":
+                drawn[row] = records.permutation(size)[:wanted]
+            elif kind == "iid":
+                drawn[row] = records.integers(0, size, wanted)
+            else:
+                for step in range(steps):
+                    drawn[row, step * batch : (step + 1) * batch] = records.permutation(size)[:batch]
+        return torch.from_numpy(drawn)
+
+    def _normal(self, part: int, d: int, dtype: type) -> np.ndarray:
+        granted = self._granted
+        noise = np.empty((len(granted.clients), d), dtype=dtype)
+        purpose = "noise" if part == 0 else f"noise/{part}"
+        for row, (client, number) in enumerate(zip(granted.clients.tolist(), granted.numbers.tolist())):
+            generator(self._key, purpose, client, granted.round, number).standard_normal(out=noise[row], dtype=dtype)
+        return noise
+
+
+def _numpy_dtype(dtype: torch.dtype) -> type:
+    return np.float32 if dtype == torch.float32 else np.float64

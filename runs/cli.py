@@ -1,0 +1,139 @@
+"""The command line. Commands import what they need when they run, so that ``dualfed --help`` is quick."""
+
+from __future__ import annotations
+
+import io
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .. import __version__
+from ..errors import DualfedError
+
+app = typer.Typer(
+    name="dualfed",
+    help="Simulate private primal-dual learning: what a method costs in accuracy, communication, time and privacy.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+ledger_app = typer.Typer(help="What each client has spent of its privacy budget.", no_args_is_help=True)
+app.add_typer(ledger_app, name="ledger")
+
+
+class Engine(str, Enum):
+    """Where clients live: in Ray actors, or all in this process."""
+
+    ray = "ray"
+    inline = "inline"
+
+
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run, as `dualfed run` printed it.")]
+EngineOption = Annotated[
+    Engine | None, typer.Option(help="Run on Ray actors, or all in this process.", show_default=False)
+]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"dualfed {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def run(
+    source: Annotated[
+        str, typer.Argument(metavar="[PRESET|FILE.toml]", help="A preset (`dualfed list`) or a file (`dualfed init`).")
+    ] = "quickstart",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Change one value, such as privacy.epsilon=3; may be repeated."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The folder to make; default: the next dualfed-out/NAME-k.")
+    ] = None,
+    engine: EngineOption = None,
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="What the run is called.")] = None,
+    seed: Annotated[int | None, typer.Option(metavar="N", help="The seed of every draw.")] = None,
+) -> None:
+    """Run a preset or a configuration and leave a folder with its results."""
+    from .cli_run import run as start
+
+    raise typer.Exit(start(source, settings or [], out, None if engine is None else engine.value, name, seed))
+
+
+@app.command()
+def resume(folder: RunFolder, engine: EngineOption = None) -> None:
+    """Go on with a run that was stopped, from its last checkpoint."""
+    from .cli_run import resume as go_on
+
+    raise typer.Exit(go_on(folder, None if engine is None else engine.value))
+
+
+@app.command()
+def init(
+    file: Annotated[Path, typer.Argument(metavar="[FILE]", help="The file to write.")] = Path("dualfed.toml"),
+) -> None:
+    """Write a configuration with every field, its default and what it means."""
+    from .template import write_template
+
+    write_template(file)
+    typer.echo(f"Wrote {file}; start it with: dualfed run {file}")
+
+
+@app.command("list")
+def list_() -> None:
+    """List methods, presets, problems and data sets."""
+    from .cli_show import show_list
+
+    show_list()
+
+
+@app.command("plot")
+def plot_(folder: RunFolder) -> None:
+    """Draw a run's plots anew."""
+    from .plots import plot
+
+    for path in plot(folder):
+        typer.echo(str(path))
+
+
+@ledger_app.command("show")
+def ledger_show(
+    folder: RunFolder,
+    client: Annotated[
+        int | None, typer.Option(metavar="I", help="One client, with every account of its releases.")
+    ] = None,
+    delta: Annotated[float | None, typer.Option(metavar="D", help="Another δ than the run's.")] = None,
+) -> None:
+    """Show each client's releases and their ε, read from the run's journal."""
+    from .cli_show import show_ledger
+
+    show_ledger(folder, client, delta)
+
+
+def main() -> None:
+    """Entry point: what a person can cause ends in one sentence and exit code 2, a defect in a traceback and 1."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without ε shows "?" instead of failing
+    try:
+        app()
+    except DualfedError as error:
+        print("error: " + " ".join(str(error).split()), file=sys.stderr)
+        sys.exit(2)

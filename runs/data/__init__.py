@@ -1,0 +1,6 @@
+"""Records to learn from: built-in, synthetic, or files that a person brings."""
+
+from .dataset import Dataset
+from .loading import load
+
+__all__ = ["Dataset", "load"]

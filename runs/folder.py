@@ -1,0 +1,73 @@
+"""The folder of a run: made once, used by one run at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..errors import InvalidValue
+
+_ROOT = Path("dualfed-out")
+_LOCK = ".lock"
+
+
+def new_folder(name: str, out: Path | None) -> Path:
+    """Make the folder of a new run: ``out``, or the next free ``dualfed-out/NAME-k``.
+
+    Raises:
+        InvalidValue: it holds files already, or cannot be written.
+    """
+    if out is None:
+        taken = (int(p.name.rsplit("-", 1)[1]) for p in _ROOT.glob(f"{name}-*") if p.name.rsplit("-", 1)[1].isdigit())
+        out = _ROOT / f"{name}-{max(taken, default=0) + 1}"
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        holds = any(out.iterdir())
+    except OSError as error:
+        raise InvalidValue(
+            "--out", str(out), f"cannot be made: {error.strerror}; give a folder that you may write"
+        ) from None
+    if holds:
+        raise InvalidValue(
+            "--out", str(out), "holds files already; continue it with `dualfed resume`, or give a new folder"
+        )
+    if not os.access(out, os.W_OK | os.X_OK):
+        raise InvalidValue("--out", str(out), "cannot be written; give a folder that you may write")
+    return out
+
+
+def existing_folder(path: Path) -> Path:
+    """The folder of an earlier run. Raises InvalidValue if it is none."""
+    if not (path / "config.toml").is_file():
+        raise InvalidValue(
+            "RUN", str(path), "holds no run (no config.toml); give the folder that `dualfed run` printed"
+        )
+    return path
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other runs out of ``folder`` while this one uses it; released by the system if the process dies.
+
+    Raises:
+        InvalidValue: another run uses the folder.
+    """
+    try:
+        descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise InvalidValue("--out", str(folder), f"cannot be written: {error.strerror}") from None
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise InvalidValue(
+                "--out", str(folder), "another run uses this folder; wait for it, or give another"
+            ) from None
+        yield
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(folder / _LOCK)
+    finally:
+        os.close(descriptor)

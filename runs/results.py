@@ -1,0 +1,83 @@
+"""What a run leaves, as pandas frames and arrays."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from .folder import existing_folder
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """A run, read from its folder.
+
+    Attributes:
+        folder: the run's folder; None where the run kept none.
+        ending: ``completed``, ``stopped``, ``exhausted`` (nobody may take part any more) or ``failed``.
+        config: the resolved configuration as plain tables.
+        summary: what the closing summary prints.
+        metrics: one row an evaluation: round, accuracy, loss, epsilon_max, epsilon_median, bytes_up, bytes_down, …
+        diagnostics: NOT private: objective, local_loss, consensus; computed from private data, never released.
+        timing: one row a round: seconds.
+        events: refusals, losses, restarts.
+        clients: one row a client: size, host, noise multiplier, releases, ε, its account and status.
+        model: ``[d]`` the released model after the last round.
+        states: recorded states ``{"x0": [T, d], "x": [T, N, d], …}`` where ``record_states`` was set.
+    """
+
+    folder: Path | None
+    ending: str
+    config: dict[str, Any]
+    summary: dict[str, Any]
+    metrics: pd.DataFrame
+    diagnostics: pd.DataFrame
+    timing: pd.DataFrame
+    events: pd.DataFrame
+    clients: pd.DataFrame
+    model: np.ndarray
+    states: dict[str, np.ndarray] = field(default_factory=dict)
+
+    @cached_property
+    def accuracy(self) -> float:
+        """Test accuracy of the released model at the last evaluation; NaN where the problem has none."""
+        return float(self.metrics["accuracy"].iloc[-1]) if "accuracy" in self.metrics else float("nan")
+
+    @cached_property
+    def epsilon(self) -> float:
+        """The largest ε of any client."""
+        return float(self.clients["epsilon"].max())
+
+
+def load_result(folder: Path) -> RunResult:
+    """Read a run's folder. Raises InvalidValue if it holds no run."""
+    from safetensors.numpy import load_file
+
+    existing_folder(folder)
+    frames = {
+        name: pd.read_parquet(path) if (path := folder / f"{name}.parquet").exists() else pd.DataFrame()
+        for name in ("metrics", "diagnostics", "timing", "events", "clients")
+    }
+    summary = json.loads((folder / "summary.json").read_text()) if (folder / "summary.json").exists() else {}
+    model = folder / "model.safetensors"
+    states = folder / "states.npz"
+    recorded = {}
+    if states.exists():
+        with np.load(states) as file:
+            recorded = {name: file[name] for name in file.files}
+    return RunResult(
+        folder=folder,
+        ending=summary.get("ending", "unfinished"),
+        config=tomllib.loads((folder / "config.toml").read_text()),
+        summary=summary,
+        model=load_file(model)["x0"] if model.exists() else np.empty(0),
+        states=recorded,
+        **frames,
+    )

@@ -1,0 +1,291 @@
+"""Run a configuration from Python, or continue a run from its folder."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import platform
+import shutil
+import tempfile
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import tomlkit
+
+from ..algorithms.method import ServerMethod
+from ..errors import InvalidValue
+from .config import RunConfig, parse
+from .folder import existing_folder, locked, new_folder
+from .prepare import Prepared, describe_problem, prepare, resolved
+from .recorder import write_frame
+from .results import RunResult, load_result
+
+if TYPE_CHECKING:
+    from ..algorithms.problems.base import Problem
+    from .data import Dataset
+
+Listener = Callable[[dict[str, Any]], None]
+
+
+def simulate(
+    config: RunConfig | Mapping[str, Any] | None = None,
+    *,
+    out: Path | str | None = None,
+    keep: bool = True,
+    dataset: Dataset | None = None,
+    problem: Problem | None = None,
+    method: ServerMethod | None = None,
+    participation: Sequence[Sequence[int]] | None = None,
+    noise: np.ndarray | None = None,
+    listen: Listener | None = None,
+) -> RunResult:
+    """Run one simulation from beginning to end.
+
+    Args:
+        config: a checked configuration, or its tables; what is left out takes its default.
+        out: the folder to make; None makes the next ``dualfed-out/NAME-k``.
+        keep: False keeps no folder: the result alone is left.
+        dataset, problem, method: objects in place of what the configuration names.
+        participation: the clients of every round, in place of the keyed draw.
+        noise: ``[T, N, d]`` values that are added in place of noise; with ``privacy.mode = "none"`` only.
+        listen: called with every event while the run goes on.
+
+    Raises:
+        InvalidValue: a value is wrong; nothing was run or charged.
+    """
+    checked = config if isinstance(config, RunConfig) else parse(config or {})
+    if not keep:
+        folder = Path(tempfile.mkdtemp(prefix="dualfed-run-"))
+        try:
+            result = _start(checked, folder, dataset, problem, method, participation, noise, listen)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        return dataclasses.replace(result, folder=None)
+    out_given = None if out is None else Path(out)
+    folder = new_folder(checked.name, out_given)
+    return _start(checked, folder, dataset, problem, method, participation, noise, listen)
+
+
+def _start(
+    config: RunConfig,
+    folder: Path,
+    dataset: Dataset | None,
+    problem: Problem | None,
+    method: ServerMethod | None,
+    participation: Sequence[Sequence[int]] | None,
+    noise: np.ndarray | None,
+    listen: Listener | None,
+) -> RunResult:
+    with locked(folder):
+        try:
+            prepared = prepare(
+                config,
+                folder,
+                dataset=dataset,
+                problem=problem,
+                method=method,
+                participation=participation,
+                injected=noise,
+            )
+        except InvalidValue:
+            _remove_if_empty(folder)
+            raise
+        own = [
+            name
+            for name, given in (("dataset", dataset), ("problem", problem), ("method", method))
+            if given is not None
+        ]
+        _describe(prepared, folder, own, participation)
+        return _run(prepared, folder, listen)
+
+
+def resume(folder: Path | str, *, engine: str | None = None, listen: Listener | None = None) -> RunResult:
+    """Continue a run from its last checkpoint.
+
+    Rounds up to the checkpoint are not run or charged again. Rounds after it, if the run was killed, take new grants.
+
+    Raises:
+        InvalidValue: no run is there, it is complete, or its data have changed.
+    """
+    from ..actors.loop import latest_checkpoint
+
+    folder = existing_folder(Path(folder))
+    with locked(folder):
+        config = parse(tomllib.loads((folder / "config.toml").read_text()))
+        if engine is not None:
+            config = parse({**config.model_dump(), "engine": engine})
+        facts = json.loads((folder / "environment.json").read_text())
+        if facts["own"]:
+            raise InvalidValue(
+                "RUN", str(folder), f"was given its {', '.join(facts['own'])} in Python; run it again from there"
+            )
+        summary = folder / "summary.json"
+        if summary.exists() and json.loads(summary.read_text())["ending"] in ("completed", "exhausted"):
+            raise InvalidValue("RUN", str(folder), "is complete; start a new run with another folder")
+        listed = folder / "participation.json"
+        participation = json.loads(listed.read_text()) if listed.exists() else None
+        checkpoint = latest_checkpoint(folder / "checkpoint") or latest_checkpoint(folder / "private")
+        resumed_to = 0 if checkpoint is None else json.loads((checkpoint / "state.json").read_text())["round"]
+        prepared = prepare(config, folder, participation=participation, resumed_to=resumed_to)
+        if prepared.data_digest != facts["data_digest"]:
+            raise InvalidValue(
+                "data", config.data.name, "the records are not those of the run's start; bring them back"
+            )
+        shutil.rmtree(folder / "state", ignore_errors=True)
+        if config.engine == "ray":
+            (folder / "state").mkdir(mode=0o700)
+        return _run(prepared, folder, listen)
+
+
+def _run(prepared: Prepared, folder: Path, listen: Listener | None) -> RunResult:
+    from ..actors.job import run_inline
+
+    hear = listen or _ignore
+    hear({"kind": "prepared", "round": 0, **_facts(prepared)})
+    try:
+        if prepared.config.engine == "inline":
+            finished = run_inline(prepared.job, hear)
+        else:
+            from ..actors.ray_run import run_ray
+
+            finished = run_ray(prepared.job, hear, prepared.config.actors.cpus or os.cpu_count() or 1)
+    finally:
+        shutil.rmtree(folder / "state", ignore_errors=True)
+    from safetensors.numpy import save_file
+
+    save_file({"x0": np.ascontiguousarray(finished.model)}, folder / "model.safetensors")
+    if finished.ending in ("completed", "exhausted"):
+        shutil.rmtree(folder / "private", ignore_errors=True)
+    clients = client_table(prepared, folder)
+    write_frame(clients, folder / "clients.parquet", {})
+    (folder / "summary.json").write_text(json.dumps(_summary(prepared, folder, finished.ending, clients), indent=2))
+    return load_result(folder)
+
+
+def client_table(prepared: Prepared, folder: Path) -> pd.DataFrame:
+    """One row a client, its ε read from the journal."""
+    from ..privacy.ledger import Ledger
+
+    ledger = Ledger.open_readonly(folder / "ledger.sqlite")
+    try:
+        spent = ledger.epsilon()
+        releases = ledger.participations
+    finally:
+        ledger.close()
+    budgets = prepared.job.plan.budgets
+    return pd.DataFrame(
+        {
+            "client": np.arange(len(prepared.sizes)),
+            "records": prepared.sizes,
+            "actor": prepared.host_of,
+            "noise_multiplier": prepared.job.plan.noise_multipliers,
+            "releases": releases,
+            "epsilon": [item.epsilon for item in spent],
+            "delta": prepared.job.plan.delta,
+            "budget": np.inf if budgets is None else budgets,
+            "account": [item.account for item in spent],
+            "status": [item.status for item in spent],
+            "unit": prepared.method.unit,
+        }
+    )
+
+
+def _facts(prepared: Prepared) -> dict[str, Any]:
+    settings = prepared.job.settings
+    return {
+        "name": prepared.config.name,
+        "method": prepared.method.name,
+        "rounds": settings.rounds,
+        "clients": settings.clients,
+        "actors": len(settings.hosts),
+        "engine": prepared.config.engine,
+        "delta": prepared.job.plan.delta,
+        "budget": None if prepared.job.plan.budgets is None else float(np.max(prepared.job.plan.budgets)),
+        "status": prepared.method.status,
+        "folder": settings.folder,
+    }
+
+
+def _summary(prepared: Prepared, folder: Path, ending: str, clients: pd.DataFrame) -> dict[str, Any]:
+    metrics = pd.read_parquet(folder / "metrics.parquet")
+    timing = pd.read_parquet(folder / "timing.parquet") if (folder / "timing.parquet").exists() else pd.DataFrame()
+    last = metrics.iloc[-1]
+    worst = clients.loc[clients["epsilon"].idxmax()] if np.isfinite(clients["epsilon"]).any() else clients.iloc[0]
+    return {
+        **_facts(prepared),
+        "ending": ending,
+        "rounds_done": int(timing["round"].max()) if len(timing) else 0,
+        "loss": float(last["loss"]),
+        **({"accuracy": float(last["accuracy"])} if "accuracy" in metrics else {}),
+        "epsilon_max": float(clients["epsilon"].max()),
+        "epsilon_median": float(clients["epsilon"].median()),
+        "account": worst["account"],
+        "unit": prepared.method.unit,
+        "noise": prepared.config.privacy.noise,
+        "mode": prepared.config.privacy.mode,
+        "records": {
+            "total": int(prepared.sizes.sum()),
+            "least": int(prepared.sizes.min()),
+            "most": int(prepared.sizes.max()),
+        },
+        "noise_multipliers": [float(clients["noise_multiplier"].min()), float(clients["noise_multiplier"].max())],
+        "exhausted": int(((clients["releases"] > 0) & np.isin(clients["client"], _refused(folder))).sum()),
+        "bytes_up": int(last["bytes_up"]),
+        "bytes_down": int(last["bytes_down"]),
+        "seconds": float(timing["seconds"].sum()) if len(timing) else 0.0,
+        "data": prepared.dataset.name,
+        "scaling": prepared.dataset.scaling,
+        "problem": describe_problem(prepared.problem),
+        "method_parameters": prepared.config.method,
+    }
+
+
+def _refused(folder: Path) -> list[int]:
+    path = folder / "events.parquet"
+    if not path.exists():
+        return []
+    events = pd.read_parquet(path)
+    refused = events[events["kind"] == "refused"]
+    return sorted({int(detail.split(";")[0].removeprefix("client: ")) for detail in refused["detail"]})
+
+
+def _describe(prepared: Prepared, folder: Path, own: list[str], participation: Sequence[Sequence[int]] | None) -> None:
+    (folder / "config.toml").write_text(tomlkit.dumps(resolved(prepared)))
+    if participation is not None:
+        (folder / "participation.json").write_text(
+            json.dumps([[int(client) for client in row] for row in participation])
+        )
+    facts = {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cpus": os.cpu_count(),
+        "versions": {
+            name: _version(name) for name in ("dualfed", "ray", "torch", "numpy", "scipy", "dp-accounting", "pandas")
+        },
+        "data_digest": prepared.data_digest,
+        "own": own,
+    }
+    (folder / "environment.json").write_text(json.dumps(facts, indent=2))
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _remove_if_empty(folder: Path) -> None:
+    left = [path for path in folder.iterdir() if path.name != ".lock"]
+    if not left:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _ignore(_event: dict[str, Any]) -> None:
+    pass

@@ -1,0 +1,139 @@
+"""The closing summary of a run, and its comparison with the same run without privacy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from .results import RunResult
+from .statement import account_name, epsilon_text, privacy_sentence, size_sentence
+
+_FEW_RECORDS = 1000
+
+
+def show(result: RunResult, twin: RunResult | None, console: Console) -> None:
+    """Print the summary of ``result``; ``twin`` is the same run without privacy."""
+    parts: list[RenderableType] = [_facts(result)]
+    if twin is not None:
+        parts += [Text(), _comparison(result, twin)]
+    parts += [Text(), *(Text(sentence) for sentence in sentences(result))]
+    console.print(
+        Panel(Group(*parts), title=f"{result.summary['name']}: {result.ending}", title_align="left", expand=False)
+    )
+
+
+def sentences(result: RunResult) -> list[str]:
+    """What a reader of the numbers must know."""
+    summary = result.summary
+    records = summary["records"]
+    private = summary["mode"] != "none"
+    said = ["Privacy: " + _privacy(summary) + "."]
+    if private and records["least"] < _FEW_RECORDS:
+        said.append(size_sentence(records["least"], records["most"], summary["unit"]))
+    said += ending_sentences(result)
+    return [sentence for sentence in said if sentence]
+
+
+def ending_sentences(result: RunResult) -> list[str]:
+    """Who stopped because its budget is spent, and how a run that was stopped goes on."""
+    summary, said = result.summary, []
+    if summary["exhausted"]:
+        clients = result.clients[result.clients["client"].isin(stopped_clients(result))]
+        releases = clients["releases"] if len(clients) else result.clients["releases"]
+        least, most = int(releases.min()), int(releases.max())
+        after = f"{least}" if least == most else f"{least} to {most}"
+        said.append(
+            f"{summary['exhausted']} of {summary['clients']} clients stopped because their budget of "
+            f"ε = {epsilon_text(summary['budget'], summary['status'])} is spent, after {after} releases each."
+        )
+    if result.ending == "exhausted":
+        said.append(
+            f"Nobody could take part after round {summary['rounds_done']} of {summary['rounds']}; the run ended there."
+        )
+    if result.ending == "stopped":
+        said.append(
+            f"Stopped after round {summary['rounds_done']} of {summary['rounds']}. Go on with: dualfed resume {result.folder}"
+        )
+    return said
+
+
+def stopped_clients(result: RunResult) -> list[int]:
+    """The clients that the ledger refused, ascending."""
+    events = result.events
+    if not len(events):
+        return []
+    refused = events.loc[events["kind"] == "refused", "detail"]
+    return sorted({int(detail.split(";")[0].removeprefix("client: ")) for detail in refused})
+
+
+def _privacy(summary: dict[str, Any]) -> str:
+    return privacy_sentence(
+        summary["epsilon_max"],
+        summary["delta"],
+        status=summary["status"],
+        unit=summary["unit"],
+        account=summary["account"],
+        noise=summary["noise"],
+    )
+
+
+def _facts(result: RunResult) -> Table:
+    summary = result.summary
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold")
+    table.add_column()
+    records = summary["records"]
+    table.add_row("method", f"{summary['method']} on {summary['data']}, {summary['problem']['kind']}")
+    table.add_row(
+        "clients", f"{summary['clients']} with {records['least']} to {records['most']} records, on {_engine(summary)}"
+    )
+    if "accuracy" in summary:
+        table.add_row("test accuracy", f"{100 * summary['accuracy']:.1f} %")
+    table.add_row("test loss", f"{summary['loss']:.4f}")
+    table.add_row("ε of budget", _spent(summary))
+    if summary["mode"] != "none":
+        table.add_row("account", f"{account_name(summary['account'])}, {summary['status']}, per {summary['unit']}")
+    table.add_row("sent", f"{_bytes(summary['bytes_up'])} up, {_bytes(summary['bytes_down'])} down")
+    table.add_row("rounds", f"{summary['rounds_done']} of {summary['rounds']} in {summary['seconds']:.1f} s")
+    table.add_row("folder", Text(str(result.folder), overflow="fold"))
+    return table
+
+
+def _engine(summary: dict[str, Any]) -> str:
+    actors = f"{summary['actors']} actor{'' if summary['actors'] == 1 else 's'}"
+    return actors if summary["engine"] == "ray" else "this process (engine = inline)"
+
+
+def _spent(summary: dict[str, Any]) -> str:
+    status, delta = summary["status"], summary["delta"]
+    if summary["mode"] == "none":
+        return epsilon_text(summary["epsilon_max"], status)
+    budget = "no budget" if summary["budget"] is None else f"of {epsilon_text(summary['budget'], status)}"
+    most, median = epsilon_text(summary["epsilon_max"], status), epsilon_text(summary["epsilon_median"], status)
+    return f"{most} {budget} at δ = {delta:g} (largest of all clients; median {median})"
+
+
+def _comparison(result: RunResult, twin: RunResult) -> Table:
+    table = Table(title="The same run with and without privacy", title_justify="left", title_style="bold")
+    table.add_column("run")
+    table.add_column("test accuracy", justify="right")
+    table.add_column("test loss", justify="right")
+    table.add_column("ε", justify="right")
+    for label, one in ((str(result.summary["name"]), result), ("without privacy", twin)):
+        accuracy = f"{100 * one.summary['accuracy']:.1f} %" if "accuracy" in one.summary else "–"
+        spent = epsilon_text(one.summary["epsilon_max"], one.summary["status"])
+        table.add_row(label, accuracy, f"{one.summary['loss']:.4f}", spent)
+    return table
+
+
+def _bytes(count: int) -> str:
+    size = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000 or unit == "GB":
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{count} B"

@@ -1,0 +1,65 @@
+"""Every method passes the suite that third parties use. A new method is tested by adding one line."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from dualfed.algorithms import conformance
+from dualfed.algorithms.fedspd_dp import FedSPDDP
+
+COMMON = {"rounds": 5, "local_steps": 2, "batch_size": 3}
+METHODS = {
+    "fedspd-dp": lambda: FedSPDDP(**COMMON),
+    "fedspd-dp, √t": lambda: FedSPDDP(**COMMON, gamma={"value": 2.0, "shape": "sqrt"}),
+    "fedspd-dp, independent": lambda: FedSPDDP(**COMMON, batches="independent"),
+    "fedspd-dp, iid": lambda: FedSPDDP(**COMMON, batches="iid"),
+    "fedspd-dp, full": lambda: FedSPDDP(**COMMON, batches="full"),
+    "fedspd-dp, memory": lambda: FedSPDDP(**COMMON, memory=0.5),
+    "fedspd-dp, paper": lambda: FedSPDDP(**COMMON, state="paper"),
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_conforms(name):
+    conformance.check_server_method(METHODS[name])
+
+
+class Leaky(FedSPDDP):
+    """Adds to its release what did not pass the gate."""
+
+    def local_round(self, state, x0, cohort, gate, t):
+        new = super().local_round(state, x0, cohort, gate, t)
+        return {**new, "x": new["x"] + 1e-6 * cohort.shards.features.sum()}
+
+
+class Hoarder(FedSPDDP):
+    """Says that its state is released, and keeps the unperturbed average."""
+
+    status = "guaranteed"
+
+    def __init__(self):
+        super().__init__(**COMMON, state="paper")
+
+
+class Twice(FedSPDDP):
+    """Releases twice under one grant."""
+
+    def local_round(self, state, x0, cohort, gate, t):
+        gate.release(torch.zeros_like(x0).expand(len(cohort), -1).clone())
+        return super().local_round(state, x0, cohort, gate, t)
+
+
+def test_the_suite_catches_a_leak():
+    with pytest.raises(AssertionError, match="did not pass the gate"):
+        conformance.check_releases_only(lambda: Leaky(**COMMON))
+
+
+def test_the_suite_catches_a_state_that_is_not_released():
+    with pytest.raises(AssertionError, match="did not pass the gate"):
+        conformance.check_releases_only(Hoarder)
+
+
+def test_the_gate_catches_a_second_release():
+    with pytest.raises(Exception, match="not granted, or is used already"):
+        conformance.check_shapes(lambda: Twice(**COMMON))
