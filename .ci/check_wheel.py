@@ -27,7 +27,9 @@ def unlisted() -> set[str]:
     listed = set(settings["packages"])
     tops = {package.split(".")[1] for package in listed if "." in package}
     found = {
-        ".".join(["dualfed", *path.parent.relative_to(ROOT).parts]) for top in tops for path in (ROOT / top).rglob("*.py")
+        ".".join(["dualfed", *path.parent.relative_to(ROOT).parts])
+        for top in tops
+        for path in (ROOT / top).rglob("*.py")
     }
     return found - listed
 
@@ -43,7 +45,7 @@ def main(path: str) -> int:
     faults += [f"should not hold {name}" for name in sorted(names - info - wanted)]
     faults += [f"lacks the package {name}: list it in pyproject.toml" for name in sorted(unlisted())]
     faults += [] if any(name.endswith("/licenses/LICENSE") for name in info) else ["lacks LICENSE"]
-    faults += [] if any(name.endswith(".dist-info/entry_points.txt") for name in info) else ["lacks the command dualfed"]
+    faults += [] if any(name.endswith("/entry_points.txt") for name in info) else ["lacks the command dualfed"]
     faults += [] if broken is None else [f"is damaged at {broken}"]
     for fault in faults:
         print(f"{Path(path).name} {fault}", file=sys.stderr)

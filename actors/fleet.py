@@ -43,7 +43,7 @@ class InlineFleet(Fleet):
     """Hosts in this process, without Ray. A call runs when it is made."""
 
     def __init__(self, specs: Sequence[HostSpec], shards: Sequence[HostShard], test: HostShard) -> None:
-        from .host import ClientHost
+        from .client_host import ClientHost
 
         self.hosts = len(specs)
         self._make = lambda host: ClientHost(specs[host], shards[host], test)

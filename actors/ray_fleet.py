@@ -20,7 +20,7 @@ class _HostActor:
     """Wraps ``ClientHost``; torch is imported where the clients live, and only there."""
 
     def __init__(self, spec: HostSpec, shard: HostShard, test: HostShard) -> None:
-        from .host import ClientHost
+        from .client_host import ClientHost
 
         self._host = ClientHost(spec, shard, test)
 

@@ -177,7 +177,7 @@ class Journal:
 
     def events(self) -> list[Event]:
         """The registered events; an event's position is its id. Raises JournalDamaged."""
-        found = []
+        found: list[Event] = []
         for id, digest, text in self._read("SELECT id, digest, json FROM events ORDER BY id"):
             try:
                 event = event_from_json(text)

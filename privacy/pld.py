@@ -83,7 +83,7 @@ class EventLoss:
 
     def masses(self, level: int) -> tuple[Floats, float]:
         """The chances of the losses −n·h … n·h, h = 2^−level, shape [2n+1], and that of an infinite loss."""
-        dots = np.arange(math.ceil(self.top * 2.0**level) + 1) * 2.0**-level
+        dots: Floats = np.arange(math.ceil(self.top * 2.0**level) + 1, dtype=np.float64) * 2.0**-level
         return connect_dots(dots, self.profile.delta(dots))
 
     @cached_property
@@ -91,7 +91,7 @@ class EventLoss:
         """Upper bounds on the moments of the losses up to ``top``, from dots whose distance grows with the loss."""
         fractions = np.linspace(0.5, 1.0, _DOTS_PER_OCTAVE, endpoint=False)
         octaves = self.top * 2.0 ** np.arange(1 - _OCTAVES, 1)
-        dots = np.concatenate([[0.0], np.outer(octaves, fractions).ravel(), [self.top]])
+        dots: Floats = np.concatenate([[0.0], np.outer(octaves, fractions).ravel(), [self.top]])
         masses, _ = connect_dots(dots, self.profile.delta(dots))
         return Moments.of(np.concatenate([-dots[:0:-1], dots]), masses)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -25,7 +25,7 @@ ledger_app = typer.Typer(help="What each client has spent of its privacy budget.
 app.add_typer(ledger_app, name="ledger")
 
 
-class Engine(str, Enum):
+class Engine(StrEnum):
     """Where clients live: in Ray actors, or all in this process."""
 
     ray = "ray"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -60,8 +61,9 @@ def _statuses(method: type[Method]) -> str:
 
     if "state" not in {field.name for field in dataclasses.fields(method)}:  # type: ignore[arg-type]
         return str(method().status)
+    factory: Callable[..., Method] = method
     states = get_args(get_type_hints(method)["state"])
-    return ", ".join(f"{method(state=state).status} (state = {state})" for state in states)
+    return ", ".join(f"{factory(state=state).status} (state = {state})" for state in states)
 
 
 def show_ledger(folder: Path, client: int | None, delta: float | None) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _SIZE = (6.4, 4.0)
 _MAIN, _PLAIN, _MARKED = "#1f5fa8", "#8a8a8a", "#b3541e"
-_STYLE = {"svg.hashsalt": "dualfed", "svg.fonttype": "none", "font.size": 10}
+_STYLE: Any = {"svg.hashsalt": "dualfed", "svg.fonttype": "none", "font.size": 10}
 _DIAGNOSTIC = "non-private diagnostic of the simulation, not a release"
 _LOG_FROM = 20.0
 
@@ -120,7 +120,8 @@ def _with_epsilon(result: RunResult, curve: _Curve) -> pd.DataFrame:
         return pd.DataFrame()
     spent = result.metrics[["round", "epsilon_max"]]
     values = curve.frame[["round", curve.column]].merge(spent, on="round", how="inner")
-    return values[np.isfinite(values["epsilon_max"]) & (values["epsilon_max"] > 0)]
+    rows: pd.DataFrame = values[np.isfinite(values["epsilon_max"]) & (values["epsilon_max"] > 0)]
+    return rows
 
 
 def _frame_of(twin: RunResult, curve: _Curve) -> pd.DataFrame | None:
@@ -168,7 +169,7 @@ def _finish(axes: Axes, curve: _Curve, compared: bool) -> None:
     axes.grid(True, which="major", color="#e3e3e3", linewidth=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
-    if compared or "claimed" in axes.get_lines()[-1].get_label():
+    if compared or "claimed" in str(axes.get_lines()[-1].get_label()):
         axes.legend(frameon=False)
 
 
@@ -195,6 +196,6 @@ def _save(figure: Figure, stem: Path) -> list[Path]:
 
     png, svg = stem.with_name(f"{stem.name}.png"), stem.with_name(f"{stem.name}.svg")
     with mpl.rc_context(_STYLE):
-        FigureCanvasAgg(figure).print_png(png, metadata={"Software": "dualfed"})
-        FigureCanvasSVG(figure).print_svg(svg, metadata={"Date": None, "Creator": "dualfed"})
+        FigureCanvasAgg(figure).print_figure(png, format="png", dpi=150, metadata={"Software": "dualfed"})
+        FigureCanvasSVG(figure).print_figure(svg, format="svg", metadata={"Date": None, "Creator": "dualfed"})
     return [png, svg]

@@ -56,7 +56,8 @@ def ending_sentences(result: RunResult) -> list[str]:
         )
     if result.ending == "stopped":
         said.append(
-            f"Stopped after round {summary['rounds_done']} of {summary['rounds']}. Go on with: dualfed resume {result.folder}"
+            f"Stopped after round {summary['rounds_done']} of {summary['rounds']}. "
+            f"Go on with: dualfed resume {result.folder}"
         )
     return said
 

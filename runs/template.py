@@ -91,8 +91,8 @@ _SECTIONS: dict[str, tuple[str, dict[str, tuple[str, Any]]]] = {
         "How much noise, and what may be spent.",
         {
             "mode": (
-                '"total": all planned participations of a client cost (epsilon, delta) together; "per-round": every release '
-                'costs (epsilon, round_delta); "noise-multiplier": as given; "none": no noise',
+                '"total": all planned participations of a client cost (epsilon, delta) together; "per-round": every '
+                'release costs (epsilon, round_delta); "noise-multiplier": as given; "none": no noise',
                 None,
             ),
             "epsilon": ("ε of all participations (total) or of one release (per-round)", None),
@@ -105,7 +105,7 @@ _SECTIONS: dict[str, tuple[str, dict[str, tuple[str, Any]]]] = {
                 8.0,
             ),
             "noise": (
-                '"seeded": repeatable, for simulations; "secret": fresh randomness, for records that are really private',
+                '"seeded": repeatable, for simulations; "secret": fresh randomness, for really private records',
                 None,
             ),
         },
@@ -163,4 +163,4 @@ def _fields(told: dict[str, tuple[str, Any]], values: dict[str, Any]) -> list[st
 
 
 def _toml(value: Any) -> str:
-    return tomlkit.item(value).as_string()
+    return str(tomlkit.item(value).as_string())

@@ -13,7 +13,9 @@ DEFAULT = "quickstart"
 
 def preset_names() -> list[str]:
     """The names of all presets, sorted."""
-    return sorted(entry.name.removesuffix(".toml") for entry in files(__name__).iterdir() if entry.name.endswith(".toml"))
+    return sorted(
+        entry.name.removesuffix(".toml") for entry in files(__name__).iterdir() if entry.name.endswith(".toml")
+    )
 
 
 def preset_text(name: str) -> str:

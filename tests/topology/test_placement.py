@@ -31,6 +31,7 @@ def test_server_blocks_are_contiguous_and_even(n, data):
 
 
 @pytest.mark.parametrize("metis", [True, False])
+@settings(deadline=None)
 @given(kind=kinds, n=st.integers(1, 40), seed=st.integers(0, 99), heavy=st.booleans(), data=st.data())
 def test_every_client_has_one_host_and_work_is_even(metis, kind, n, seed, heavy, data):
     g = build_graph(kind, n, seed)

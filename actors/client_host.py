@@ -1,0 +1,115 @@
+"""A host of clients of a server: one call a round works on all that take part, and returns the sum of their uploads."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors import safe_open
+from torch import Tensor
+
+from ..algorithms.method import ServerMethod
+from .host import Host, HostSpec
+from .messages import Diagnosis, HostShard, RoundResult, RoundTask
+
+
+class ClientHost(Host):
+    """Clients of a method with a server (S1)–(C3)."""
+
+    def __init__(self, spec: HostSpec, shard: HostShard, test: HostShard) -> None:
+        super().__init__(spec, shard, test)
+        assert isinstance(spec.method, ServerMethod)
+        self._method = spec.method
+        self._total = self._sum_uploads()
+        self._untouched_losses: Tensor | None = None
+
+    def enter(self) -> np.ndarray:
+        """The sum of uploads ``[d]`` that this host's clients start with."""
+        return self._total.numpy().copy()
+
+    def round(self, task: RoundTask) -> RoundResult:
+        """Run one round of the granted clients and release what they upload.
+
+        Returns the sum of the last uploads of all this host's clients, float64 ``[d]``: released values only.
+        """
+        began = time.perf_counter()
+        slots, cohort = self._cohort(task.clients)
+        gate = self._gate(cohort, task.round, task.numbers, task.events)
+        old = self._states.read(slots)
+        new = self._method.local_round(old, self._broadcast(task.total), cohort, gate, task.round)
+        change = self._method.upload(new).sum(dim=0) - self._method.upload(old).sum(dim=0)
+        self._states.write(slots, task.round, new)
+        self._total += change.to(torch.float64)
+        seconds = time.perf_counter() - began
+        return RoundResult(self._spec.host, task.round, self.enter(), len(slots), int(gate.clipped.sum()), seconds)
+
+    def take_back(self, first_void_round: int) -> np.ndarray:
+        """Return clients to their last round before this one; the new sum of uploads ``[d]``."""
+        if len(self._states.take_back(first_void_round)):
+            self._total = self._sum_uploads()
+        return self.enter()
+
+    def restore(self, folder: str) -> np.ndarray:
+        """Go on from a checkpoint; the sum of uploads ``[d]``."""
+        self._load(folder)
+        self._total = self._sum_uploads()
+        own = Path(folder) / f"clients-{self._spec.host:05d}.safetensors"
+        if own.exists():
+            with safe_open(own, framework="pt") as file:
+                # The running sum differs from a fresh one in the last bits; the same layout goes on with the same bits.
+                if torch.equal(file.get_tensor("members"), torch.from_numpy(self._spec.clients)):
+                    self._total = file.get_tensor("total")
+        return self.enter()
+
+    def model(self, total: np.ndarray) -> np.ndarray:
+        """The model ``[d]`` that the server broadcasts for this sum of uploads."""
+        return np.asarray(self._broadcast(total).numpy(), dtype=np.float64)
+
+    def score(self, total: np.ndarray) -> dict[str, float]:
+        """Loss and accuracy of the released model on the test records."""
+        return self._problem.score(self._broadcast(total), *self._test)
+
+    def diagnose(self, total: np.ndarray) -> Diagnosis:
+        """Sums over this host's clients that depend on private data: for the simulation's eyes, not a release."""
+        spec, x0 = self._spec, self._broadcast(total)
+        weights = torch.as_tensor(spec.weights, dtype=self._dtype)
+        at_model = self._problem.client_losses(x0, self._shards)
+        slots = self._states.touched
+        if self._untouched_losses is None:
+            self._untouched_losses = self._problem.client_losses(self._start, self._shards)
+        own, distance = (
+            self._untouched_losses.clone(),
+            torch.linalg.vector_norm(self._start - x0).repeat(len(spec.clients)),
+        )
+        if len(slots):
+            where, x = torch.from_numpy(slots), self._states.read(slots)["x"]
+            own[where] = self._problem.losses(x, self._shards, where)
+            distance[where] = torch.linalg.vector_norm(x - x0, dim=1)
+        regulariser = float(self._problem.regulariser.value(x0))
+        return Diagnosis(
+            clients=len(spec.clients),
+            objective=float((weights * at_model).sum()) + len(spec.clients) * regulariser,
+            local_loss=float((weights * own).sum()),
+            consensus=float(distance.sum()),
+        )
+
+    def states(self) -> dict[str, np.ndarray]:
+        """All rows and uploads of this host, ``{name: [n, d]}``, for a simulation that records them."""
+        rows = self._states.read(np.arange(len(self._spec.clients)))
+        return {name: value.numpy().copy() for name, value in {**rows, "upload": self._method.upload(rows)}.items()}
+
+    def _sum_uploads(self) -> Tensor:
+        slots = self._states.touched
+        common = self._method.upload({name: row[None] for name, row in self._method.init(self._start).items()})
+        total = (len(self._spec.clients) - len(slots)) * common[0].to(torch.float64)
+        if len(slots):
+            total = total + self._method.upload(self._states.read(slots)).sum(dim=0).to(torch.float64)
+        return total
+
+    def _broadcast(self, total: np.ndarray) -> Tensor:
+        return torch.as_tensor(self._method.aggregate(total, self._spec.total_clients), dtype=self._dtype)
+
+    def _extra(self) -> dict[str, Tensor]:
+        return {"total": self._total, "members": torch.from_numpy(self._spec.clients)}
