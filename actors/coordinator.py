@@ -115,6 +115,6 @@ class Coordinator(RoundLoop):
         }
 
     def _record_states(self, t: int) -> None:
-        parts = self._insist({host: ("states",) for host in range(self._fleet.hosts)})
+        parts = self._insist(dict.fromkeys(range(self._fleet.hosts), ("states",)))
         states = {name: np.concatenate([part[name] for part in parts.values()]) for name in parts[0]}
         self._emit({"kind": "states", "round": t, "x0": self.model(), **states})

@@ -43,10 +43,10 @@ class InlineFleet(Fleet):
     """Hosts in this process, without Ray. A call runs when it is made."""
 
     def __init__(self, specs: Sequence[HostSpec], shards: Sequence[HostShard], test: HostShard) -> None:
-        from .client_host import ClientHost
+        from .hosts import make_host
 
         self.hosts = len(specs)
-        self._make = lambda host: ClientHost(specs[host], shards[host], test)
+        self._make = lambda host: make_host(specs[host], shards[host], test)
         self._members = [self._make(host) for host in range(self.hosts)]
 
     def call(self, host: int, name: str, *arguments: Any) -> Outcome:

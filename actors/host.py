@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,6 +22,25 @@ from .state_store import StateStore
 
 
 @dataclass(frozen=True)
+class Neighbourhood:
+    """A host's part of the graph.
+
+    Attributes:
+        laplacian: ℒ's rows of its own nodes, columns its own nodes and then the ghosts; scipy csr.
+        mixing: Metropolis weights in the same shape, for plain gossip.
+        ghosts: nodes of other hosts that neighbour one of its own, ascending.
+        ghosts_of: for each neighbouring host, where its nodes stand among the ghosts.
+        rows_for: for each neighbouring host, the own rows that it needs, ascending.
+    """
+
+    laplacian: Any
+    mixing: Any
+    ghosts: np.ndarray
+    ghosts_of: dict[int, np.ndarray]
+    rows_for: dict[int, np.ndarray]
+
+
+@dataclass(frozen=True)
 class HostSpec:
     """What a host is, apart from its records. Travels to the actor once.
 
@@ -34,6 +54,7 @@ class HostSpec:
         noise_key: the key of noise and record draws; it stays in this process.
         injected: ``[T, N, d]`` values added in place of noise; tests only.
         state_path: the file that keeps the states across a loss of the process; ``None`` for memory alone.
+        neighbourhood: its part of the graph, for methods over one.
         threads: torch threads of this process; ``None`` leaves them as they are.
     """
 
@@ -50,6 +71,7 @@ class HostSpec:
     dtype: str = "float64"
     injected: np.ndarray | None = None
     state_path: str | None = None
+    neighbourhood: Neighbourhood | None = None
     threads: int | None = None
 
 

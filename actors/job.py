@@ -14,7 +14,7 @@ import numpy as np
 from .coordinator import Coordinator
 from .fleet import InlineFleet
 from .ledger_port import InlineLedger
-from .loop import Ending, Recorder, RunSettings
+from .loop import Ending, Recorder, RoundLoop, RunSettings
 from .messages import HostShard
 from .plan import Plan
 
@@ -55,6 +55,7 @@ class Job:
 
     Attributes:
         specs, shards: what each host is and holds; test: the held-out records.
+        loop: who drives the rounds.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Job:
     test: HostShard
     ledger: LedgerSpec
     recorder: Recorder
+    loop: type[RoundLoop] = Coordinator
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ def run_inline(job: Job, listen: Listener) -> Finished:
     fleet = InlineFleet(job.specs, job.shards, job.test)
     ledger = job.ledger.open()
     try:
-        coordinator = Coordinator(job.settings, job.plan, fleet, InlineLedger(ledger), job.recorder, listen)
+        coordinator = job.loop(job.settings, job.plan, fleet, InlineLedger(ledger), job.recorder, listen)
         with on_interrupt(coordinator.request_stop):
             ending = coordinator.run()
         return Finished(ending, coordinator.model())

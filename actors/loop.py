@@ -54,6 +54,8 @@ class RunSettings:
         dim: d; item_bytes: bytes of one number on the simulated network.
         folder: the run's folder, or None to keep nothing on disk.
         state_is_released: whether checkpoints hold only released values.
+        mixing_rounds, final_mixing: exchanges without data after each release, and at the end.
+        messages: vectors that the graph's edges carry in one exchange, 2|E|.
     """
 
     rounds: int
@@ -65,6 +67,9 @@ class RunSettings:
     folder: str | None = None
     state_is_released: bool = True
     record_states: bool = False
+    mixing_rounds: int = 0
+    final_mixing: int = 0
+    messages: int = 0
 
     @property
     def clients(self) -> int:
@@ -196,6 +201,8 @@ class RoundLoop(ABC):
             )
             if settings.record_states:
                 self._record_states(t)
+            if t == last:
+                self._finish()
             if t % settings.evaluate_every == 0 or t == last:
                 self._ask(t)
             if self._stop.is_set() and t < last:
@@ -204,6 +211,7 @@ class RoundLoop(ABC):
                 return "stopped"
             if t < last and self._nobody_left(t):
                 self._withdraw(reservation)
+                self._finish()
                 if t % settings.evaluate_every:
                     self._ask(t)
                 self._checkpoint()
@@ -242,13 +250,20 @@ class RoundLoop(ABC):
             error = {"error": str(outcome.error), "trace": outcome.trace}
             self._emit({"kind": "failed", "round": t, "host": outcome.host, "clients": clients.tolist(), **error})
 
-    def _rebuild(self, t: int, clients: np.ndarray, lost: Lost) -> Any:
+    def _void_from(self, t: int) -> int:
+        """The first stamp of round ``t``: what a host wrote from then on does not count if the round does not."""
+        return t
+
+    def _finish(self) -> None:  # noqa: B027 (most methods have nothing to do here)
+        """What comes after the last round and before its evaluation."""
+
+    def _rebuild(self, t: int, clients: np.ndarray, lost: Lost, void_from: int | None = None) -> Any:
         """A lost host: ``clients`` did not take part in round ``t``, their charge stands, and all of the host's clients
         return to their last release. The answer to ``take_back``."""
         self._counters["lost"] += len(clients)
         self._emit({"kind": "lost", "round": t, "host": lost.host, "clients": clients.tolist(), "reason": lost.reason})
         self._fleet.rebuild(lost.host)
-        ticket = self._fleet.call(lost.host, "take_back", t)
+        ticket = self._fleet.call(lost.host, "take_back", self._void_from(t) if void_from is None else void_from)
         answer = self._value(self._fleet.gather({lost.host: ticket})[lost.host])
         self._emit({"kind": "rebuilt", "round": t, "host": lost.host})
         return answer

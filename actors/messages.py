@@ -48,6 +48,70 @@ class RoundResult:
 
 
 @dataclass(frozen=True)
+class Parcel:
+    """Released vectors on their way from host to host. ``content`` is the array itself within a process, or a reference
+    to it in the object store: whoever carries a parcel never opens it."""
+
+    content: Any
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A host's answer, and the parcels that it has made up for other hosts."""
+
+    value: Any
+    parcels: dict[int, Parcel]
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A host could not open the parcels of these hosts, whose process is gone; it has done nothing."""
+
+    sources: list[int]
+
+
+@dataclass(frozen=True)
+class StepTask:
+    """One exchange over the graph for one host.
+
+    Attributes:
+        step: the number of the exchange, from 1; rows are stamped with it.
+        round: the release round t, or 0 for an exchange without data.
+        clients, numbers, events: the grants of this host's clients that release; empty where none do.
+    """
+
+    step: int
+    round: int
+    clients: np.ndarray
+    numbers: np.ndarray
+    events: np.ndarray
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What the coordinator sees of a host's exchange. ``total`` ``[d]`` float64 is the sum of its released states."""
+
+    host: int
+    total: np.ndarray
+    released: int
+    clipped: int
+    counts: dict[str, int]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class GraphDiagnosis:
+    """Sums and extremes over a host's clients. What follows from released states comes first; ``objective`` and
+    ``gradient`` ``[d]`` depend on private data and are never part of a release."""
+
+    clients: int
+    scores: dict[str, np.ndarray]
+    deviation: float
+    objective: float
+    gradient: np.ndarray
+
+
+@dataclass(frozen=True)
 class Diagnosis:
     """Sums over a host's clients that depend on private data; they are never part of a release."""
 

@@ -30,6 +30,7 @@ class Noise:
     round_delta: float | None = None
     calibration: str = "analytic"
     noise_multiplier: float | None = None
+    rho_z: float | None = None
     budget: float | None = None
 
 
@@ -157,6 +158,11 @@ def _multipliers(templates: list[Event], counts: np.ndarray, noise: Noise) -> np
                 "privacy.noise_multiplier", None, 'mode = "noise-multiplier" needs it; give a number > 0'
             )
         return np.full(clients, noise.noise_multiplier)
+    if noise.mode == "zcdp":
+        if noise.rho_z is None:
+            raise InvalidValue("privacy.rho_z", None, 'mode = "zcdp" needs it; give a number > 0')
+        # n releases of multiplier z cost n/(2z²)-zCDP (Bun & Steinke 2016).
+        return np.sqrt(np.maximum(counts.sum(axis=1), 1) / (2 * noise.rho_z))
     if noise.epsilon is None:
         raise InvalidValue("privacy.epsilon", None, f"mode = {noise.mode!r} needs it; give a number > 0")
     if noise.mode == "per-round":

@@ -7,25 +7,54 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import ray
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import ObjectLostError, RayActorError, RayTaskError
 
 from .fleet import Fleet
-from .messages import Answer, Failed, HostShard, Lost, Outcome
+from .messages import Answer, Failed, HostShard, Lost, Missing, Outcome, Parcel, Sent
 
 if TYPE_CHECKING:
     from .host import HostSpec
 
 
 class _HostActor:
-    """Wraps ``ClientHost``; torch is imported where the clients live, and only there."""
+    """Wraps a host; torch is imported where the clients live, and only there.
+
+    Parcels are put into the object store by the host that made them and fetched by the host that opens them.
+    """
 
     def __init__(self, spec: HostSpec, shard: HostShard, test: HostShard) -> None:
-        from .client_host import ClientHost
+        from .hosts import make_host
 
-        self._host = ClientHost(spec, shard, test)
+        self._host = make_host(spec, shard, test)
 
     def call(self, name: str, *arguments: Any) -> Any:
-        return getattr(self._host, name)(*arguments)
+        opened = []
+        for argument in arguments:
+            if isinstance(argument, Mapping):
+                contents, missing = _fetch(argument)
+                if missing:
+                    return Missing(missing)
+                argument = contents
+            opened.append(argument)
+        answer = getattr(self._host, name)(*opened)
+        if isinstance(answer, Sent):
+            return Sent(answer.value, {host: Parcel(ray.put(parcel.content)) for host, parcel in answer.parcels.items()})
+        return answer
+
+
+def _fetch(parcels: Mapping[int, Parcel]) -> tuple[dict[int, Parcel], list[int]]:
+    """Parcels with their contents, and the hosts whose contents are lost with their process."""
+    try:
+        contents = ray.get([parcel.content for parcel in parcels.values()])
+        return {host: Parcel(content) for host, content in zip(parcels, contents)}, []
+    except ObjectLostError:
+        missing = []
+        for host, parcel in parcels.items():
+            try:
+                ray.get(parcel.content)
+            except ObjectLostError:
+                missing.append(host)
+        return {}, missing
 
 
 class RayFleet(Fleet):

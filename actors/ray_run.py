@@ -13,10 +13,9 @@ import ray
 from ray.exceptions import RayTaskError
 
 from .cluster import local_cluster
-from .coordinator import Coordinator
 from .job import Finished, Job, LedgerSpec, Listener, on_interrupt
 from .ledger_port import LedgerPort
-from .loop import Ending, Recorder, RunSettings
+from .loop import Ending, Recorder, RoundLoop, RunSettings
 from .plan import Plan
 from .ray_fleet import RayFleet
 
@@ -71,11 +70,12 @@ class CoordinatorActor:
         test: Any,
         ledger: Any,
         recorder: Recorder,
+        loop: type[RoundLoop],
     ) -> None:
         self._fleet = RayFleet(specs, shards, test)
         self._events: deque[dict[str, Any]] = deque(maxlen=100_000)
         self._count, self._changed = 0, threading.Condition()
-        self._coordinator = Coordinator(settings, plan, self._fleet, RayLedger(ledger), recorder, self._heard)
+        self._coordinator = loop(settings, plan, self._fleet, RayLedger(ledger), recorder, self._heard)
 
     def run(self) -> tuple[Ending, np.ndarray]:
         ending = self._coordinator.run()
@@ -117,6 +117,7 @@ def run_ray(job: Job, listen: Listener, cpus: int) -> Finished:
                 ray.put(job.test),
                 ledger,
                 job.recorder,
+                job.loop,
             )
         )
         running = coordinator.run.remote()

@@ -7,6 +7,7 @@ the gate, and the gate is the only way in which a number that depends on data le
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -83,6 +84,54 @@ class Method(ABC):
     @abstractmethod
     def init(self, start: Tensor) -> State:
         """The public state ``{name: [d]}`` in which every client starts, from the common start ``[d]``."""
+
+
+@dataclass(frozen=True)
+class Network:
+    """What a graph method may know of its graph before it runs.
+
+    Attributes:
+        clients: N; degrees: ``[N]``.
+        lambda_max: the largest eigenvalue of its Laplacian.
+        check_stability: (ρ, gains a ``[N]``) → aρλ_max; raises UnstablePenalty outside (0, 8/3).
+        curvature_warning: (aρλ_max, τ, α, L) → a sentence where losses may upset that, or None.
+    """
+
+    clients: int
+    degrees: np.ndarray
+    lambda_max: float
+    check_stability: Callable[[float, np.ndarray], float]
+    curvature_warning: Callable[[float, int, float, float], str | None]
+
+
+class GraphMethod(Method):
+    """A method over a neighbour graph: each round a client sees its neighbours' released states, and releases its own.
+
+    Hosts compute ``pull`` = ℒx, the Laplacian times the released states, for their own clients; that product is all that
+    a client learns of its neighbours.
+    """
+
+    family: ClassVar[Literal["server", "graph"]] = "graph"
+    mixing_rounds: int
+    final_mixing: int
+
+    @abstractmethod
+    def settle(self, network: Network, problem: Problem, sizes: np.ndarray) -> tuple[GraphMethod, list[str]]:
+        """The method with what depends on the graph and the data's sizes filled in, and warnings for the user.
+
+        Raises UnstablePenalty or InvalidValue for parameters that cannot work on this graph.
+        """
+
+    @abstractmethod
+    def increment(self, state: State, pull: Tensor, cohort: Cohort, gate: Gate, t: int) -> tuple[Tensor, dict[str, Any]]:
+        """All that depends on the cohort's data in round ``t``, released: ``[C, d]``; and numbers to add up and report."""
+
+    @abstractmethod
+    def advance(self, state: State, pull: Tensor, increment: Tensor | None, clients: np.ndarray, t: int) -> State:
+        """The next state of all a host's clients from public values alone; ``increment`` is 0 for the silent, None for all.
+
+        ``state``, ``pull``: ``[n, d]``.
+        """
 
 
 class ServerMethod(Method):

@@ -16,7 +16,7 @@ from .method import Method
 ENTRY_POINTS = "dualfed.methods"
 
 _M = TypeVar("_M", bound=type[Method])
-_OURS = {"fedspd-dp": ("fedspd_dp", "FedSPDDP")}
+_OURS = {"fedspd-dp": ("fedspd_dp", "FedSPDDP"), "spade-dfl": ("spade_dfl", "SPADEDFL")}
 _REGISTERED: dict[str, type[Method]] = {}
 
 
@@ -78,5 +78,5 @@ def method_table(method: Method) -> dict[str, Any]:
     for field in dataclasses.fields(method):  # type: ignore[arg-type]
         value = getattr(method, field.name)
         if value is not None:
-            table[field.name] = value.given() if hasattr(value, "given") else value
+            table[field.name] = value.given() if hasattr(value, "given") else list(value) if isinstance(value, tuple) else value
     return table

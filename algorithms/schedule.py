@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal
 
 from ..errors import InvalidValue
@@ -48,6 +49,6 @@ class Schedule:
         else:
             raise InvalidValue(field, given, 'give a number, a list of numbers, or {value = 1.0, shape = "sqrt"}')
         values = schedule.table or (schedule.value,)
-        if not all(math.isfinite(v) and v > 0 for v in values) or any(b < a for a, b in zip(values, values[1:])):
+        if not all(math.isfinite(v) and v > 0 for v in values) or any(b < a for a, b in pairwise(values)):
             raise InvalidValue(field, given, "every value must be positive and finite, and a table must not fall")
         return schedule

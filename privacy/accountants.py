@@ -20,9 +20,7 @@ RDP = "rdp-without-replacement"
 PLD = "pld-by-position"
 ZCDP = "zcdp"
 
-_RDP_ORDERS: tuple[float, ...] = (
-    *(1 + k / 8 for k in range(1, 8)), *range(2, 33), 36, 40, 48, 56, 64, 80, 96, 128, 256, 512, 1024,
-)  # fmt: skip
+_RDP_ORDERS: tuple[float, ...] = (1.25, 1.5, 1.75, *range(2, 17), 18, 20, 24, 28, 32, 40, 48, 64, 512)
 _MOST_EVENTS = 16384
 
 
@@ -62,7 +60,7 @@ class Accountant:
 
     Args:
         unit: what neighbours must differ in; ``None`` takes the unit of each account's events.
-        rdp: whether to compute the RDP account (0.1 s for the first sight of an event, and hardly ever the smallest).
+        rdp: whether to compute the RDP account (20 ms for the first sight of an event, and hardly ever the smallest).
         tolerance: how far the grid may move the PLD's ε, upwards, as a share of it (about).
 
     Not thread-safe.

@@ -24,7 +24,8 @@ Flags = NDArray[np.bool_]
 
 _ROUNDING = 1e-9
 """A budget is passed only by more than this share of it: an ε planned to equal it is within."""
-_LONGEST_STRETCH = 2**24
+_SHORTEST_STRETCH = 32
+_LONGEST_STRETCH = 2**20
 
 
 class Envelope:
@@ -84,8 +85,9 @@ class Envelope:
         for (_, budget, _), members in groups.items():
             if self._fits(accounts[members[0]], budget):
                 good[members] = True
-                reach = self._stretch(accounts[members[0]], growth[members[0]], budget)
-                self._proven[clients[members]] = np.maximum(accounts[members[0]], reach)
+                # Looking no farther than the history is long keeps every composition as cheap as the account itself.
+                limit = max(_SHORTEST_STRETCH, int(accounts[members[0]].sum()))
+                self._proven[clients[members]] = self._stretch(accounts[members[0]], growth[members[0]], budget, limit)
         return good
 
     def certify(self, accounts: Counts) -> Flags:
@@ -102,13 +104,17 @@ class Envelope:
         return good
 
     def releases_left(self, client: int, account: Counts, growth: Counts) -> float:
-        """How often ``growth``, shape [E], can still be added to the account, shape [E]; ``inf`` without a budget."""
+        """How often ``growth``, shape [E], can still be added to the account, shape [E].
+
+        ``inf`` without a budget; no more than 2²⁰ are looked for.
+        """
         budget = float(self._budgets[client])
         if math.isinf(budget):
             return math.inf
         if not self._fits(account + growth, budget):
             return 0
-        return int(((self._stretch(account, growth, budget) - account)[growth > 0] // growth[growth > 0]).min())
+        reach = self._stretch(account, growth, budget, _LONGEST_STRETCH)
+        return int(((reach - account)[growth > 0] // growth[growth > 0]).min())
 
     def _quickly(self, accounts: Counts, budgets: Floats) -> Flags:
         """Where Chernoff's bound, linear in the counts, is proof enough; [C, E] and [C] to [C]."""
@@ -129,11 +135,12 @@ class Envelope:
         self._refused[key] = True
         return False
 
-    def _stretch(self, account: Counts, growth: Counts, budget: float) -> Counts:
-        """The farthest account + g·growth that fits, given that ``account`` does."""
+    def _stretch(self, account: Counts, growth: Counts, budget: float, limit: int) -> Counts:
+        """The farthest account + g·growth that fits with g ≤ limit, given that ``account`` does."""
         fits, fails = 0, 1
-        while fails < _LONGEST_STRETCH and self._fits(account + fails * growth, budget):
+        while fails <= limit and self._fits(account + fails * growth, budget):
             fits, fails = fails, 2 * fails
+        fails = min(fails, limit + 1)
         while fails - fits > 1:
             middle = (fits + fails) // 2
             if self._fits(account + middle * growth, budget):

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ..errors import DualfedError
-from ..keys import generator
+from ..keys import generator, stream_key
 
 Batches = Literal["epoch", "independent", "iid"]
 
@@ -72,6 +72,10 @@ class Gate(Protocol):
 
     def batches(self, kind: Batches, sizes: Sequence[int] | np.ndarray, steps: int, batch: int) -> Tensor:
         """Secret record draws, ``[C, steps·batch]`` int64 positions in each client's shard, batch after batch."""
+        ...
+
+    def stream_keys(self, purpose: str) -> list[int]:
+        """A 128-bit key for each client, for draws of the method's own; secret, and new with every grant."""
         ...
 
     @property
@@ -148,6 +152,14 @@ class NoiseGate:
                 for step in range(steps):
                     drawn[row, step * batch : (step + 1) * batch] = records.permutation(size)[:batch]
         return torch.from_numpy(drawn)
+
+    def stream_keys(self, purpose: str) -> list[int]:
+        """One key a granted client, from the noise key, the client, the round and the grant's number."""
+        granted = self._granted
+        return [
+            stream_key(self._key, purpose, client, granted.round, number)
+            for client, number in zip(granted.clients.tolist(), granted.numbers.tolist())
+        ]
 
     def _normal(self, part: int, d: int, dtype: type) -> np.ndarray:
         granted = self._granted

@@ -320,8 +320,8 @@ class Journal:
             yield Transaction(found, kind, round, wall, text, rows)
         if (seq, digest) != heads[0]:
             raise JournalDamaged(self.path, "transactions are missing at its end", seq + 1)
-        if any(group is not None for group in pending.values()):
-            raise JournalDamaged(self.path, "it holds charges of no transaction", seq + 1)
+        if stray := [group[0] for group in pending.values() if group is not None]:
+            raise JournalDamaged(self.path, "it holds charges of no transaction", min(stray))
         self._ids = {event.digest: id for id, event in enumerate(self.events())}
         if registered.items() - self._ids.items():
             raise JournalDamaged(self.path, "registered events are missing")
@@ -338,6 +338,8 @@ class Journal:
 
     def _read(self, query: str, values: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         try:
-            yield from self._db.execute(query, values)
+            # Not ``yield from``: it would close the cursor when the generator goes, maybe after the connection.
+            for row in self._db.execute(query, values):  # noqa: UP028
+                yield row
         except sqlite3.DatabaseError as error:
             raise JournalDamaged(self.path, str(error)) from None

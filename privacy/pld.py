@@ -93,7 +93,8 @@ class EventLoss:
         octaves = self.top * 2.0 ** np.arange(1 - _OCTAVES, 1)
         dots: Floats = np.concatenate([[0.0], np.outer(octaves, fractions).ravel(), [self.top]])
         masses, _ = connect_dots(dots, self.profile.delta(dots))
-        return Moments.of(np.concatenate([-dots[:0:-1], dots]), masses)
+        losses: Floats = np.concatenate([-dots[:0:-1], dots])
+        return Moments.of(losses, masses)
 
     def moments(self, level: int) -> Moments:
         """Upper bounds on the moments of ``masses(level)`` at positive orders (and near values at negative ones)."""
@@ -243,6 +244,8 @@ def compose(
     result = _compose_on(losses, counts, cache, level, log_lost)
     # Where few large losses decide, Chernoff's order says nothing of the slope of ln δ that turns errors of δ into ε.
     near = result.epsilon(delta) if delta is not None else near
+    if math.isinf(near):
+        return result
     needed = _level(losses, counts, result.slope(near), max(near, 0.1 * width), tolerance)
     return _compose_on(losses, counts, cache, needed, log_lost) if needed > level else result
 

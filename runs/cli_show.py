@@ -68,6 +68,7 @@ def _statuses(method: type[Method]) -> str:
 
 def show_ledger(folder: Path, client: int | None, delta: float | None) -> None:
     """Print what the clients of a run have spent, or all accounts of one of them."""
+    from ..privacy.accountants import Accountant, check_delta
     from ..privacy.ledger import Ledger
     from .folder import existing_folder
 
@@ -76,20 +77,17 @@ def show_ledger(folder: Path, client: int | None, delta: float | None) -> None:
         raise InvalidValue("RUN", str(folder), "has no ledger.sqlite; nothing was charged there")
     ledger = Ledger.open_readonly(journal)
     try:
-        if client is not None and not 0 <= client < len(ledger.participations):
-            raise InvalidValue("--client", client, f"clients are numbered 0 to {len(ledger.participations) - 1}")
-        at = ledger.delta if delta is None else delta
-        found = ledger.epsilon(delta=at)
-        console = Console()
-        budgets = np.full(len(found), np.inf) if ledger.budgets is None else np.asarray(ledger.budgets)
+        if client is not None and not 0 <= client < ledger.n_clients:
+            raise InvalidValue("--client", client, f"clients are numbered 0 to {ledger.n_clients - 1}")
+        at = ledger.delta if delta is None else check_delta(delta, "--delta")
         # A budget was given at the run's own δ; at another it is not comparable.
-        budget_texts = ["–" if at != ledger.delta or np.isinf(b) else f"{b:g}" for b in budgets]
+        budgets = ["–" if at != ledger.delta or np.isinf(b) else f"{b:g}" for b in ledger.budgets]
         if client is None:
-            console.print(_all_clients(found, ledger.participations, budget_texts, at))
+            table = _all_clients(ledger.epsilon(delta=at), ledger.participations, budgets, at)
         else:
-            console.print(
-                _one_client(client, found[client], int(ledger.participations[client]), budget_texts[client], at)
-            )
+            every = Accountant().epsilon(ledger.account(client), at)  # the ledger's own leaves out the slow ones
+            table = _one_client(client, every, int(ledger.participations[client]), budgets[client], at)
+        Console().print(table)
     finally:
         ledger.close()
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ..errors import InvalidValue
+from ..topology.config import TopologyConfig
 
 
 class Section(BaseModel):
@@ -66,16 +67,18 @@ class PrivacyConfig(Section):
 
     ``mode``: ``total`` solves each client's noise multiplier so that all its planned participations together cost
     (``epsilon``, ``delta``); ``per-round`` calibrates every release to (``epsilon``, ``round_delta``);
-    ``noise-multiplier`` takes ``noise_multiplier`` as given; ``none`` adds no noise. ``budget`` is the total ε, at
+    ``noise-multiplier`` takes ``noise_multiplier`` as given; ``zcdp`` spreads ``rho_z``-zCDP evenly over a client's
+    planned participations; ``none`` adds no noise. ``budget`` is the total ε, at
     ``delta``, at which the ledger stops a client in the last three modes (in ``total`` it is ``epsilon``).
     """
 
-    mode: Literal["total", "per-round", "noise-multiplier", "none"] = "total"
+    mode: Literal["total", "per-round", "noise-multiplier", "zcdp", "none"] = "total"
     epsilon: float | None = Field(8.0, gt=0)
     delta: float = Field(1e-5, gt=0, lt=1)
     round_delta: float | None = Field(None, gt=0, lt=1)
     calibration: Literal["classic", "analytic"] = "analytic"
     noise_multiplier: float | None = Field(None, gt=0)
+    rho_z: float | None = Field(None, gt=0)
     budget: float | None = Field(None, gt=0)
     noise: Literal["seeded", "secret"] = "seeded"
 
@@ -106,6 +109,7 @@ class RunConfig(Section):
     compare_without_privacy: bool = False
     data: DataConfig = DataConfig()
     partition: PartitionConfig = PartitionConfig()
+    topology: TopologyConfig = TopologyConfig()
     problem: ProblemConfig = ProblemConfig()
     method: dict[str, Any] = Field(default_factory=lambda: {"name": "fedspd-dp"})
     privacy: PrivacyConfig = PrivacyConfig()

@@ -10,25 +10,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import numpy as np
 import torch
 
-from ..actors.host import HostSpec
+from ..actors.coordinator import Coordinator
+from ..actors.graph_coordinator import GraphCoordinator
+from ..actors.host import HostSpec, Neighbourhood
 from ..actors.job import Job, LedgerSpec
-from ..actors.layout import check_memory, place_clients
+from ..actors.layout import check_memory, host_count, place_clients
 from ..actors.loop import RunSettings
 from ..actors.messages import HostShard
 from ..actors.plan import Plan
 from ..actors.planning import Noise, check_participants, draw_participants, make_plan
-from ..algorithms.method import ServerMethod
+from ..algorithms.method import GraphMethod, Method, ServerMethod
 from ..algorithms.problems import make_problem, problem_class
 from ..algorithms.problems.base import Problem
 from ..algorithms.registry import make_method, method_table
-from ..algorithms.regularisers import L1, L2, Ball, Box, ElasticNet, NoRegulariser, Regulariser
+from ..algorithms.regularisers import make_regulariser
 from ..errors import InvalidValue
 from ..keys import noise_key
 from .config import ProblemConfig, RunConfig, parse
 from .data import Dataset, load
+from .network import build_web
 from .partition import partition
 from .recorder import FileRecorder
 
@@ -41,57 +45,85 @@ class Prepared:
     config: RunConfig
     dataset: Dataset
     problem: Problem
-    method: ServerMethod
+    method: Method
     sizes: np.ndarray
     host_of: np.ndarray
     data_digest: str
+    graph: nx.Graph | None
+    warnings: list[str]
 
 
-def prepare(
-    config: RunConfig,
-    folder: Path,
-    *,
-    dataset: Dataset | None = None,
-    problem: Problem | None = None,
-    method: ServerMethod | None = None,
-    participation: Sequence[Sequence[int]] | None = None,
-    injected: np.ndarray | None = None,
-    resumed_to: int | None = None,
-) -> Prepared:
+@dataclass(frozen=True)
+class Given:
+    """Objects in place of what a configuration names, and what only Python can give.
+
+    Attributes:
+        participation: the clients of every round, in place of a draw.
+        noise: ``[T, N, d]`` values added in place of noise.
+    """
+
+    dataset: Dataset | None = None
+    problem: Problem | None = None
+    method: Method | None = None
+    graph: nx.Graph | None = None
+    participation: Sequence[Sequence[int]] | None = None
+    noise: np.ndarray | None = None
+
+    @property
+    def objects(self) -> list[str]:
+        """The names of the objects that no file describes."""
+        names = ("dataset", "problem", "method", "graph", "noise")
+        return [name for name in names if getattr(self, name) is not None]
+
+
+def prepare(config: RunConfig, folder: Path, given: Given, resumed_to: int | None = None) -> Prepared:
     """Check everything and lay out a run in ``folder``.
 
-    Args:
-        dataset, problem, method: in place of what the configuration names.
-        participation: the clients of every round, in place of a draw.
-        injected: ``[T, N, d]`` values added in place of noise.
-        resumed_to: the round of the checkpoint to continue from.
+    ``resumed_to`` is the round of the checkpoint to continue from.
 
     Raises:
         InvalidValue: whatever a person got wrong, naming the field.
     """
-    method = make_method(config.method) if method is None else method  # type: ignore[assignment]
-    if not isinstance(method, ServerMethod):
-        raise InvalidValue("method.name", getattr(method, "name", method), "this engine runs methods with a server")
-    config = parse({**config.model_dump(), "method": method_table(method)})
-    dataset = load(config.data, config.seed) if dataset is None else dataset
+    method = make_method(config.method) if given.method is None else given.method
+    dataset = load(config.data, config.seed) if given.dataset is None else given.dataset
     members = partition(dataset.train_labels, config.partition, config.seed)
-    problem = build_problem(config.problem, dataset) if problem is None else problem
+    problem = build_problem(config.problem, dataset) if given.problem is None else given.problem
     _check_records(problem, dataset)
     sizes = np.array([len(rows) for rows in members], dtype=np.int64)
-    weights = np.ones(len(sizes))
-    if config.problem.weights == "by-size":
-        weights = len(sizes) * sizes / sizes.sum()
+    weights = len(sizes) * sizes / sizes.sum() if config.problem.weights == "by-size" else np.ones(len(sizes))
     method.validate(problem, sizes, weights, config.privacy.mode != "none")
-    if participation is None:
-        participants = draw_participants(method.rounds, len(sizes), method.participants, config.seed)
+    hosts = host_count(len(sizes), config.actors.clients_per_actor, config.actors.cpus or os.cpu_count() or 1)
+    graph, near, warnings = None, None, []
+    if isinstance(method, GraphMethod):
+        web = build_web(config, len(sizes), given.graph)
+        method, warnings = method.settle(web.network, problem, sizes)
+        graph = web.graph
+        blocks, near = web.place(hosts)
     else:
-        participants = check_participants(participation, method.rounds, len(sizes))
-    _check_injected(injected, config, (method.rounds, len(sizes), problem.dim))
-    plan = make_plan(method, problem, sizes, weights, participants, _noise(config))
-    hosts = place_clients(len(sizes), config.actors.clients_per_actor, config.actors.cpus or os.cpu_count() or 1)
-    job = _job(config, folder, dataset, problem, method, members, sizes, weights, plan, hosts, injected, resumed_to)
-    host_of = np.concatenate([np.full(len(block), host) for host, block in enumerate(hosts)])
-    return Prepared(job, config, dataset, problem, method, sizes, host_of, _digest(dataset, members))
+        blocks = place_clients(len(sizes), hosts)
+    config = parse({**config.model_dump(), "method": method_table(method)})
+    plan = make_plan(method, problem, sizes, weights, _participants(config, method, given, len(sizes)), _noise(config))
+    _check_injected(given.noise, config, (method.rounds, len(sizes), problem.dim))
+    specs = _specs(config, folder, problem, method, sizes, weights, plan, blocks, near, given.noise)
+    job = Job(
+        name=config.name,
+        settings=_settings(config, folder, problem, method, blocks, graph),
+        plan=plan,
+        specs=specs,
+        shards=[host_shard(dataset, [members[client] for client in block], np.dtype(config.dtype)) for block in blocks],
+        test=_shard(
+            dataset.test_features, dataset.test_labels, np.array([0, len(dataset.test_labels)]), np.dtype(config.dtype)
+        ),
+        ledger=_ledger(config, folder, method, len(sizes), plan),
+        recorder=FileRecorder(folder, resumed_to),
+        loop=Coordinator if graph is None else GraphCoordinator,
+    )
+    host_of = np.empty(len(sizes), dtype=np.int64)
+    for host, block in enumerate(blocks):
+        host_of[block] = host
+    return Prepared(
+        job, config, dataset, problem, method, sizes, host_of, _digest(dataset, members), graph, warnings
+    )
 
 
 def build_problem(config: ProblemConfig, dataset: Dataset) -> Problem:
@@ -104,22 +136,10 @@ def build_problem(config: ProblemConfig, dataset: Dataset) -> Problem:
             norm,
             'these features have no declared bound; give one that is public, or take data.scale = "unit"',
         )
-    return make_problem(
-        config.kind, dataset.train_features.shape[1], outputs, norm, build_regulariser(config), config.clip
+    regulariser = make_regulariser(
+        config.regulariser, config.weight, config.weight_l2, config.lower, config.upper, config.radius
     )
-
-
-def build_regulariser(config: ProblemConfig) -> Regulariser:
-    """R_i of (P1)."""
-    made: dict[str, Regulariser] = {
-        "none": NoRegulariser(),
-        "l2": L2(config.weight),
-        "l1": L1(config.weight),
-        "elastic-net": ElasticNet(config.weight, config.weight_l2),
-        "box": Box(config.lower, config.upper),
-        "ball": Ball(config.radius),
-    }
-    return made[config.regulariser]
+    return make_problem(config.kind, dataset.train_features.shape[1], outputs, norm, regulariser, config.clip)
 
 
 def _noise(config: RunConfig) -> Noise:
@@ -131,6 +151,7 @@ def _noise(config: RunConfig) -> Noise:
         privacy.round_delta,
         privacy.calibration,
         privacy.noise_multiplier,
+        privacy.rho_z,
         None if privacy.mode == "none" else privacy.budget,
     )
 
@@ -152,29 +173,34 @@ def _check_injected(injected: np.ndarray | None, config: RunConfig, shape: tuple
         raise InvalidValue("noise", injected.shape, f"give an array of shape {shape}: rounds, clients, parameters")
 
 
-def _job(
+def _participants(config: RunConfig, method: Method, given: Given, clients: int) -> list[np.ndarray]:
+    if given.participation is not None:
+        return check_participants(given.participation, method.rounds, clients)
+    chosen = method.participants if isinstance(method, ServerMethod) else None
+    return draw_participants(method.rounds, clients, chosen, config.seed)
+
+
+def _specs(
     config: RunConfig,
     folder: Path,
-    dataset: Dataset,
     problem: Problem,
-    method: ServerMethod,
-    members: list[np.ndarray],
+    method: Method,
     sizes: np.ndarray,
     weights: np.ndarray,
     plan: Plan,
-    hosts: list[np.ndarray],
+    blocks: list[np.ndarray],
+    near: list[Neighbourhood] | None,
     injected: np.ndarray | None,
-    resumed_to: int | None,
-) -> Job:
-    dtype, ray = np.dtype(config.dtype), config.engine == "ray"
-    start = np.zeros(problem.dim)
-    key = noise_key(config.seed if config.privacy.noise == "seeded" else None)
+) -> list[HostSpec]:
+    ray = config.engine == "ray"
     if ray:
         # Two versions of every row; rows that nobody writes stay unallocated, so this is the most.
-        state = 2 * len(method.init(torch.zeros(1))) * len(sizes) * problem.dim * dtype.itemsize
-        check_memory(len(hosts), dataset.train_features.size * dtype.itemsize, state)
+        item = np.dtype(config.dtype).itemsize
+        state = 2 * len(method.init(torch.zeros(1))) * len(sizes) * problem.dim * item
+        check_memory(len(blocks), int(sizes.sum()) * problem.n_features * item, state)
         (folder / "state").mkdir(mode=0o700, exist_ok=True)
-    specs = [
+    key = noise_key(config.seed if config.privacy.noise == "seeded" else None)
+    return [
         HostSpec(
             host=host,
             clients=block,
@@ -183,27 +209,40 @@ def _job(
             weights=weights[block],
             problem=problem,
             method=method,
-            start=start,
+            start=np.zeros(problem.dim),
             noise_multipliers=plan.multipliers,
             noise_key=key,
             dtype=config.dtype,
             injected=injected,
             state_path=str((folder / "state" / f"host-{host:05d}").resolve()) if ray else None,
+            neighbourhood=None if near is None else near[host],
             threads=1 if ray else None,
         )
-        for host, block in enumerate(hosts)
+        for host, block in enumerate(blocks)
     ]
-    settings = RunSettings(
+
+
+def _settings(
+    config: RunConfig, folder: Path, problem: Problem, method: Method, blocks: list[np.ndarray], graph: nx.Graph | None
+) -> RunSettings:
+    over_graph = isinstance(method, GraphMethod)
+    return RunSettings(
         rounds=method.rounds,
-        hosts=hosts,
+        hosts=blocks,
         dim=problem.dim,
-        item_bytes=dtype.itemsize,
+        item_bytes=np.dtype(config.dtype).itemsize,
         evaluate_every=config.evaluate_every,
         checkpoint_every=config.checkpoint_every,
         folder=str(folder.resolve()),
         state_is_released=method.state_is_released,
         record_states=config.record_states,
+        mixing_rounds=method.mixing_rounds if over_graph else 0,
+        final_mixing=method.final_mixing if over_graph else 0,
+        messages=0 if graph is None else 2 * graph.number_of_edges(),
     )
+
+
+def _ledger(config: RunConfig, folder: Path, method: Method, clients: int, plan: Plan) -> LedgerSpec:
     meta = {
         "method": method.name,
         "status": method.status,
@@ -211,10 +250,7 @@ def _job(
         "noise": config.privacy.noise,
         "mode": config.privacy.mode,
     }
-    ledger = LedgerSpec(str((folder / "ledger.sqlite").resolve()), len(sizes), plan, meta)
-    shards = [host_shard(dataset, [members[client] for client in block], dtype) for block in hosts]
-    test = _shard(dataset.test_features, dataset.test_labels, np.array([0, len(dataset.test_labels)]), dtype)
-    return Job(config.name, settings, plan, specs, shards, test, ledger, FileRecorder(folder, resumed_to))
+    return LedgerSpec(str((folder / "ledger.sqlite").resolve()), clients, plan, meta)
 
 
 def host_shard(dataset: Dataset, members: list[np.ndarray], dtype: np.dtype) -> HostShard:

@@ -14,15 +14,16 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import networkx as nx
 import numpy as np
 import pandas as pd
 import tomlkit
 
-from ..algorithms.method import ServerMethod
-from ..errors import InvalidValue
+from ..algorithms.method import Method
+from ..errors import DualfedError, InvalidValue
 from .config import RunConfig, parse
 from .folder import existing_folder, locked, new_folder
-from .prepare import Prepared, describe_problem, prepare, resolved
+from .prepare import Given, Prepared, describe_problem, prepare, resolved
 from .recorder import write_frame
 from .results import RunResult, load_result
 
@@ -40,7 +41,8 @@ def simulate(
     keep: bool = True,
     dataset: Dataset | None = None,
     problem: Problem | None = None,
-    method: ServerMethod | None = None,
+    method: Method | None = None,
+    graph: nx.Graph | None = None,
     participation: Sequence[Sequence[int]] | None = None,
     noise: np.ndarray | None = None,
     listen: Listener | None = None,
@@ -51,57 +53,34 @@ def simulate(
         config: a checked configuration, or its tables; what is left out takes its default.
         out: the folder to make; None makes the next ``dualfed-out/NAME-k``.
         keep: False keeps no folder: the result alone is left.
-        dataset, problem, method: objects in place of what the configuration names.
+        dataset, problem, method, graph: objects in place of what the configuration names.
         participation: the clients of every round, in place of the keyed draw.
         noise: ``[T, N, d]`` values that are added in place of noise; with ``privacy.mode = "none"`` only.
         listen: called with every event while the run goes on.
 
     Raises:
-        InvalidValue: a value is wrong; nothing was run or charged.
+        DualfedError: something given is wrong (InvalidValue names the field); nothing was run or charged.
     """
     checked = config if isinstance(config, RunConfig) else parse(config or {})
+    given = Given(dataset, problem, method, graph, participation, noise)
     if not keep:
         folder = Path(tempfile.mkdtemp(prefix="dualfed-run-"))
         try:
-            result = _start(checked, folder, dataset, problem, method, participation, noise, listen)
+            result = _start(checked, folder, given, listen)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         return dataclasses.replace(result, folder=None)
-    out_given = None if out is None else Path(out)
-    folder = new_folder(checked.name, out_given)
-    return _start(checked, folder, dataset, problem, method, participation, noise, listen)
+    return _start(checked, new_folder(checked.name, None if out is None else Path(out)), given, listen)
 
 
-def _start(
-    config: RunConfig,
-    folder: Path,
-    dataset: Dataset | None,
-    problem: Problem | None,
-    method: ServerMethod | None,
-    participation: Sequence[Sequence[int]] | None,
-    noise: np.ndarray | None,
-    listen: Listener | None,
-) -> RunResult:
+def _start(config: RunConfig, folder: Path, given: Given, listen: Listener | None) -> RunResult:
     with locked(folder):
         try:
-            prepared = prepare(
-                config,
-                folder,
-                dataset=dataset,
-                problem=problem,
-                method=method,
-                participation=participation,
-                injected=noise,
-            )
-        except InvalidValue:
+            prepared = prepare(config, folder, given)
+        except DualfedError:
             _remove_if_empty(folder)
             raise
-        own = [
-            name
-            for name, given in (("dataset", dataset), ("problem", problem), ("method", method))
-            if given is not None
-        ]
-        _describe(prepared, folder, own, participation)
+        _describe(prepared, folder, given)
         return _run(prepared, folder, listen)
 
 
@@ -132,7 +111,7 @@ def resume(folder: Path | str, *, engine: str | None = None, listen: Listener | 
         participation = json.loads(listed.read_text()) if listed.exists() else None
         checkpoint = latest_checkpoint(folder / "checkpoint") or latest_checkpoint(folder / "private")
         resumed_to = 0 if checkpoint is None else json.loads((checkpoint / "state.json").read_text())["round"]
-        prepared = prepare(config, folder, participation=participation, resumed_to=resumed_to)
+        prepared = prepare(config, folder, Given(participation=participation), resumed_to)
         if prepared.data_digest != facts["data_digest"]:
             raise InvalidValue(
                 "data", config.data.name, "the records are not those of the run's start; bring them back"
@@ -208,6 +187,7 @@ def _facts(prepared: Prepared) -> dict[str, Any]:
         "delta": prepared.job.plan.delta,
         "budget": None if prepared.job.plan.budgets is None else float(np.max(prepared.job.plan.budgets)),
         "status": prepared.method.status,
+        "warnings": prepared.warnings,
         "folder": settings.folder,
     }
 
@@ -255,12 +235,11 @@ def _refused(folder: Path) -> list[int]:
     return sorted({int(detail.split(";")[0].removeprefix("client: ")) for detail in refused["detail"]})
 
 
-def _describe(prepared: Prepared, folder: Path, own: list[str], participation: Sequence[Sequence[int]] | None) -> None:
+def _describe(prepared: Prepared, folder: Path, given: Given) -> None:
     (folder / "config.toml").write_text(tomlkit.dumps(resolved(prepared)))
-    if participation is not None:
-        (folder / "participation.json").write_text(
-            json.dumps([[int(client) for client in row] for row in participation])
-        )
+    if given.participation is not None:
+        listed = [[int(client) for client in row] for row in given.participation]
+        (folder / "participation.json").write_text(json.dumps(listed))
     facts = {
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -269,7 +248,7 @@ def _describe(prepared: Prepared, folder: Path, own: list[str], participation: S
             name: _version(name) for name in ("dualfed", "ray", "torch", "numpy", "scipy", "dp-accounting", "pandas")
         },
         "data_digest": prepared.data_digest,
-        "own": own,
+        "own": given.objects,
     }
     (folder / "environment.json").write_text(json.dumps(facts, indent=2))
 

@@ -18,7 +18,7 @@ FAST_MATH = {"reassoc", "contract", "nsz"}
 
 def kernel(function: F) -> F:
     """Compiles a function that only other kernels call; it is stored as a part of them."""
-    return cast(F, numba.njit(nogil=True, fastmath=FAST_MATH)(function))
+    return cast(F, numba.njit(nogil=True, fastmath=FAST_MATH, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function))
 
 
 def inlined(function: F) -> F:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from ..problems.logistic import LogisticProblem
 from ..problems.softmax import SoftmaxProblem
 from ..shards import Shards
 from . import kernels
+from .clients import Host
 from .directions import KINDS
 from .general import Cost, GeneralStage, Values
 from .links import LOGISTIC, SOFTMAX, SQUARES
@@ -25,6 +26,8 @@ from .words import VISITS
 
 Estimator = Literal["paper", "baseline", "two-point", "gradient"]
 DirectionKind = Literal["rademacher", "gaussian", "sphere"]
+
+ESTIMATORS = get_args(Estimator)
 
 # Exact types: a subclass may have another loss.
 _LINKS: dict[type, int] = {SoftmaxProblem: SOFTMAX, LogisticProblem: LOGISTIC, LeastSquaresProblem: SQUARES}
@@ -160,9 +163,7 @@ def _compiled(
     batch: NDArray[np.int64],
     weights: NDArray[np.float64],
 ) -> tuple[Tensor, NDArray[np.int64], NDArray[np.float64]]:
-    delta = torch.empty_like(x0, memory_format=torch.contiguous_format)
-    queries, level = np.zeros(len(x0), np.int64), np.zeros(len(x0))
-    kernels.stage(
+    host = Host(
         x0.detach().contiguous().numpy(),
         correction.detach().to(x0.dtype).contiguous().numpy(),
         # One type throughout: the loops over a record then need no conversion.
@@ -174,18 +175,27 @@ def _compiled(
         steps,
         batch,
         weights,
-        (kernels.ESTIMATORS[cost.estimator], KINDS[cost.direction], link, problem.n_outputs, cost.chunk),
-        (float(cost.eta), float(cost.mu), float(cost.noise), np.inf if problem.clip is None else float(problem.clip)),
-        delta.numpy(),
-        queries,
-        level,
+        cost.chunk,
+        float(cost.eta),
+        float(cost.mu),
+        float(cost.noise),
+        np.inf if problem.clip is None else float(problem.clip),
     )
+    delta = torch.empty_like(x0, memory_format=torch.contiguous_format)
+    queries, level = np.zeros(len(x0), np.int64), np.zeros(len(x0))
+    k, kind, out = problem.n_outputs, KINDS[cost.direction], (delta.numpy(), queries, level)
+    if cost.estimator == "gradient":
+        kernels.by_gradients(host, link, k, *out)
+    elif cost.estimator == "baseline":
+        kernels.by_values(host, link, kind, k, *out)
+    else:
+        kernels.by_memory(host, cost.estimator == "two-point", link, kind, k, *out)
     return delta, queries, level
 
 
 def _check_names(estimator: str, direction: str, eta: float, mu: float, chunk: int, noise: float) -> None:
-    if estimator not in kernels.ESTIMATORS:
-        raise InvalidValue("method.estimator", estimator, f"give one of {', '.join(kernels.ESTIMATORS)}")
+    if estimator not in ESTIMATORS:
+        raise InvalidValue("method.estimator", estimator, f"give one of {', '.join(ESTIMATORS)}")
     if direction not in KINDS:
         raise InvalidValue("method.direction", direction, f"give one of {', '.join(KINDS)}")
     for field, number in (("method.eta", eta), ("method.mu", mu)):

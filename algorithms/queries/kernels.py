@@ -9,84 +9,16 @@ never formed, the increment has all the digits of its own type however small it 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .clients import Client, Host, Work, desk, score, seat
 from .compiled import FINGERPRINT, entry, kernel
 from .directions import Direction, add, draw_direction, project, room
 from .links import loss, residual
 from .words import draw_component, normal_pair
-
-ESTIMATORS = {"paper": 0, "baseline": 1, "two-point": 2, "gradient": 3}
-BASELINE, TWO_POINT, GRADIENT = 1, 2, 3
-
-
-class Client(NamedTuple):
-    """One client's records, key and constants; ``scale`` is w·H/m, so that the H component losses average to w·f_i."""
-
-    features: NDArray[Any]
-    labels: NDArray[np.float64]
-    key: NDArray[np.uint64]
-    components: int
-    chunk: int
-    scale: float
-    batch: int
-    steps: int
-    eta: float
-    mu: float
-    noise: float
-    clip: float
-
-
-class Work(NamedTuple):
-    """What a client has at work at local step t, where ``φ = x − t·correction + delta``.
-
-    Attributes:
-        delta: ``[k·p]`` −η Σ ĝ so far.
-        mean: ``[k·p]`` (η/H) Σ_h r_h, which every step subtracts.
-        change: ``[k·p]`` η Σ_{h∈B} (g_h − r_h); 0 between steps.
-        base: ``[m, k]`` Xa of every record at the released state.
-        slide: ``[m, k]`` the same of the correction.
-        scores: ``[k]`` scratch.
-        slopes: ``[k]`` scratch.
-        order: ``[H]`` the permutation that batches are drawn from.
-    """
-
-    delta: NDArray[Any]
-    mean: NDArray[Any]
-    change: NDArray[Any]
-    base: NDArray[np.float64]
-    slide: NDArray[np.float64]
-    scores: NDArray[np.float64]
-    slopes: NDArray[np.float64]
-    order: NDArray[np.int32]
-
-
-@kernel
-def product(x: NDArray[Any], record: NDArray[Any], scores: NDArray[np.float64]) -> None:
-    """``Xa``, ``[k]``, for X ``[k·p]`` and a record ``[p]``."""
-    p = len(record)
-    for c in range(len(scores)):
-        row = x[c * p : (c + 1) * p]
-        total = x.dtype.type(0)
-        for j in range(p):
-            total += row[j] * record[j]
-        scores[c] = total
-
-
-@kernel
-def score(client: Client, work: Work, j: int, visit: int) -> None:
-    """Scores of record j at φ, ``[k]``. Visit 0 is the start, visit t + 1 the local step t."""
-    scores = work.scores
-    if visit == 0:
-        for c in range(len(scores)):
-            scores[c] = work.base[j, c]
-        return
-    product(work.delta, client.features[j], scores)
-    for c in range(len(scores)):
-        scores[c] += work.base[j, c] - (visit - 1) * work.slide[j, c]
 
 
 @kernel
@@ -99,7 +31,7 @@ def query_noise(client: Client, h: int, visit: int) -> tuple[float, float]:
 
 
 @kernel
-def query(estimator: int, link: int, client: Client, work: Work, u: Direction, h: int, visit: int) -> float:
+def query(two_point: bool, link: int, client: Client, work: Work, u: Direction, h: int, visit: int) -> float:
     """The number that multiplies u in (Z1), at φ: f(φ + μu) + ζ, or half the difference of the two ends."""
     above = below = 0.0
     scores, slopes, mu = work.scores, work.slopes, client.mu
@@ -110,12 +42,12 @@ def query(estimator: int, link: int, client: Client, work: Work, u: Direction, h
         for c in range(len(scores)):
             scores[c] += mu * slopes[c]
         above += loss(link, scores, label)
-        if estimator == TWO_POINT:
+        if two_point:
             for c in range(len(scores)):
                 scores[c] -= 2 * mu * slopes[c]
             below += loss(link, scores, label)
     zeta, other = query_noise(client, h, visit)
-    if estimator == TWO_POINT:
+    if two_point:
         return 0.5 * (client.scale * (above - below) + zeta - other)
     return client.scale * above + zeta
 
@@ -162,67 +94,59 @@ def step_sum(work: Work, batch: int, share: float) -> None:
 
 
 @kernel
-def remember(
-    estimator: int, link: int, client: Client, work: Work, u: Direction, memory: NDArray[np.float64]
-) -> tuple[int, float]:
-    """(Z3): asks every component once at the start. Returns the number of queries and the mean of what was seen."""
-    p, k, count = client.features.shape[1], len(work.scores), client.components
-    level = 0.0
-    for h in range(count):
-        if estimator == BASELINE:
-            memory[h] = first_value(link, client, work, h) + query_noise(client, h, 0)[0]
-        else:
-            draw_direction(u, p, k, client.key, h, 0)
-            memory[h] = query(estimator, link, client, work, u, h, 0)
-            add(work.mean, client.eta * memory[h] / count, u, p, k)
-        level += memory[h] / count
-    return count, level
-
-
-@kernel
 def walk(
+    two_point: bool,
     link: int,
-    estimator: int,
     client: Client,
     work: Work,
     new: Direction,
     old: Direction,
     memory: NDArray[np.float64],
     visits: NDArray[np.int32],
-) -> int:
-    """τ steps (Z4, Z5) of ``paper`` and ``two-point``. Returns the number of queries.
+) -> tuple[int, float]:
+    """(Z3), then τ steps (Z4, Z5), for ``paper`` and ``two-point``. Returns the queries and the mean of the first ones.
 
     ``memory[h]`` is the number that multiplies the direction in r_h; the direction comes back from ``visits[h]``.
     """
-    p, k = client.features.shape[1], len(work.scores)
-    share, single = 1.0 / client.components, client.batch == 1 and len(new.values) == 0
-    visits[: client.components] = 0
-    for t in range(client.steps):
-        for place in range(client.batch):
-            h = draw_component(client.key, work.order, place, t)
+    p, k, count = client.features.shape[1], len(work.scores), client.components
+    single = client.batch == 1 and len(new.values) == 0
+    level = 0.0
+    for t in range(-1, client.steps):
+        for place in range(count if t < 0 else client.batch):
+            h = place if t < 0 else draw_component(client.key, work.order, place, t)
             draw_direction(new, p, k, client.key, h, t + 1)
-            draw_direction(old, p, k, client.key, h, visits[h])
-            seen = query(estimator, link, client, work, new, h, t + 1)
-            if single:
-                step_pair(work, new, client.eta * seen, old, client.eta * memory[h], share, p, k)
+            seen = query(two_point, link, client, work, new, h, t + 1)
+            if t < 0:
+                level += seen / count
+                add(work.mean, client.eta * seen / count, new, p, k)
             else:
-                add(work.change, client.eta * seen, new, p, k)
-                add(work.change, -client.eta * memory[h], old, p, k)
+                draw_direction(old, p, k, client.key, h, visits[h])
+                if single:
+                    step_pair(work, new, client.eta * seen, old, client.eta * memory[h], 1.0 / count, p, k)
+                else:
+                    add(work.change, client.eta * seen, new, p, k)
+                    add(work.change, -client.eta * memory[h], old, p, k)
             memory[h], visits[h] = seen, t + 1
-        if not single:
-            step_sum(work, client.batch, share)
-    return client.steps * client.batch
+        if t >= 0 and not single:
+            step_sum(work, client.batch, 1.0 / count)
+    return (count + client.steps * client.batch) * (2 if two_point else 1), level
 
 
 @kernel
-def walk_values(link: int, client: Client, work: Work, u: Direction, memory: NDArray[np.float64]) -> int:
-    """τ steps of ``baseline``, where ``memory[h]`` is the value last seen. Returns the number of queries."""
-    p, k = client.features.shape[1], len(work.scores)
+def walk_values(
+    link: int, client: Client, work: Work, u: Direction, memory: NDArray[np.float64]
+) -> tuple[int, float]:
+    """The same for ``baseline``, where ``memory[h]`` is the value last seen and (Z3) needs no directions."""
+    p, k, count = client.features.shape[1], len(work.scores), client.components
+    level = 0.0
+    for h in range(count):
+        memory[h] = first_value(link, client, work, h) + query_noise(client, h, 0)[0]
+        level += memory[h] / count
     for t in range(client.steps):
         for place in range(client.batch):
             h = draw_component(client.key, work.order, place, t)
             draw_direction(u, p, k, client.key, h, t + 1)
-            seen = query(BASELINE, link, client, work, u, h, t + 1)
+            seen = query(False, link, client, work, u, h, t + 1)
             gain = client.eta * (seen - memory[h]) / client.batch
             # The step's queries are all at φᵗ: with more than one the increment has to wait for the last.
             add(work.delta if client.batch == 1 else work.change, -gain, u, p, k)
@@ -231,7 +155,7 @@ def walk_values(link: int, client: Client, work: Work, u: Direction, memory: NDA
             for j in range(p * k):
                 work.delta[j] += work.change[j]
                 work.change[j] = 0
-    return client.steps * client.batch
+    return count + client.steps * client.batch, level
 
 
 @kernel
@@ -299,62 +223,63 @@ def descend(link: int, client: Client, work: Work, table: NDArray[np.float64]) -
 
 
 def _make(fingerprint: int) -> Any:
+    # Three entries rather than one with a switch: each run compiles what it uses.
     @entry
-    def stage(
-        x0: NDArray[Any],
-        correction: NDArray[Any],
-        features: NDArray[Any],
-        labels: NDArray[np.float64],
-        first: NDArray[np.int64],
-        last: NDArray[np.int64],
-        keys: NDArray[np.uint64],
-        steps: NDArray[np.int64],
-        batch: NDArray[np.int64],
-        weights: NDArray[np.float64],
-        codes: tuple[int, int, int, int, int],
-        sizes: tuple[float, float, float, float],
+    def by_values(
+        host: Host,
+        link: int,
+        kind: int,
+        k: int,
         delta: NDArray[Any],
         queries: NDArray[np.int64],
         level: NDArray[np.float64],
     ) -> None:
         if fingerprint < 0:  # never: names it, so that it is part of the cache's key
             return
-        estimator, kind, link, k, chunk = codes
-        eta, mu, noise, clip = sizes
-        d, p, largest = x0.shape[1], features.shape[1], (last - first).max()
-        new, old = room(kind, p, k, x0), room(kind, p, k, x0)
-        mean, change = np.empty(d, x0.dtype), np.zeros(d, x0.dtype)
-        base, slide = np.empty((largest, k), np.float64), np.empty((largest, k), np.float64)
-        scores, slopes = np.empty(k, np.float64), np.empty(k, np.float64)
-        most = (largest + chunk - 1) // chunk
-        order, visits, memory = np.empty(most, np.int32), np.empty(most, np.int32), np.empty(most, np.float64)
-        table = np.empty((largest if estimator == GRADIENT else 0, k), np.float64)
-        for i in range(len(x0)):
-            records, m = features[first[i] : last[i]], last[i] - first[i]
-            count = (m + chunk - 1) // chunk
-            numbers = labels[first[i] : last[i]]
-            scale = weights[i] * count / m
-            client = Client(records, numbers, keys[i], count, chunk, scale, batch[i], steps[i], eta, mu, noise, clip)
-            work = Work(delta[i], mean, change, base, slide, scores, slopes, order[:count])
-            work.delta[:] = 0
-            mean[:] = 0
-            for h in range(count):
-                order[h] = h
-            for j in range(m):
-                product(x0[i], records[j], base[j])
-                product(correction[i], records[j], slide[j])
-            if estimator == GRADIENT:
-                queries[i], level[i] = descend(link, client, work, table)
-                continue
-            queries[i], level[i] = remember(estimator, link, client, work, new, memory)
-            if estimator == BASELINE:
-                queries[i] += walk_values(link, client, work, new, memory)
-            else:
-                queries[i] += walk(link, estimator, client, work, new, old, memory, visits)
-            if estimator == TWO_POINT:
-                queries[i] *= 2
+        work, u = desk(host, k), room(kind, host.features.shape[1], k, host.x0)
+        memory = np.empty(len(work.order), np.float64)
+        for i in range(len(host.x0)):
+            client, mine = seat(host, work, delta, i)
+            queries[i], level[i] = walk_values(link, client, mine, u, memory)
 
-    return stage
+    @entry
+    def by_memory(
+        host: Host,
+        two_point: bool,
+        link: int,
+        kind: int,
+        k: int,
+        delta: NDArray[Any],
+        queries: NDArray[np.int64],
+        level: NDArray[np.float64],
+    ) -> None:
+        if fingerprint < 0:
+            return
+        p = host.features.shape[1]
+        work, new, old = desk(host, k), room(kind, p, k, host.x0), room(kind, p, k, host.x0)
+        memory, visits = np.empty(len(work.order), np.float64), np.empty(len(work.order), np.int32)
+        for i in range(len(host.x0)):
+            client, mine = seat(host, work, delta, i)
+            queries[i], level[i] = walk(two_point, link, client, mine, new, old, memory, visits)
+
+    @entry
+    def by_gradients(
+        host: Host,
+        link: int,
+        k: int,
+        delta: NDArray[Any],
+        queries: NDArray[np.int64],
+        level: NDArray[np.float64],
+    ) -> None:
+        if fingerprint < 0:
+            return
+        work = desk(host, k)
+        table = np.empty(work.base.shape, np.float64)
+        for i in range(len(host.x0)):
+            client, mine = seat(host, work, delta, i)
+            queries[i], level[i] = descend(link, client, mine, table)
+
+    return by_values, by_memory, by_gradients
 
 
-stage = _make(FINGERPRINT)
+by_values, by_memory, by_gradients = _make(FINGERPRINT)

@@ -1,0 +1,211 @@
+"""Drives the rounds of a method over a graph. It carries parcels between hosts and never opens them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .loop import RoundLoop
+from .messages import Answer, GraphDiagnosis, Lost, Missing, Outcome, Parcel, Sent, StepTask
+
+if TYPE_CHECKING:
+    from ..privacy.ledger import Grants
+
+_NOBODY = np.empty(0, dtype=np.int64)
+
+
+@dataclass
+class _Evaluation:
+    round: int
+    score: tuple[int, Any]
+    model: np.ndarray
+    diagnoses: dict[int, Any]
+    spent: Any
+    counters: dict[str, int]
+    clipped_share: float
+
+
+class GraphCoordinator(RoundLoop):
+    """Steps the whole graph: each exchange is one call a host. With J mixing rounds a release is followed by J exchanges
+    without data.
+
+    The coordinator sees references, sums over hosts and the ledger; no actor holds all states.
+    """
+
+    def model(self) -> np.ndarray:
+        """The average ``[d]`` of the released states."""
+        return np.asarray(np.sum(self._totals, axis=0) / self._settings.clients)
+
+    def _enter(self, outcomes: dict[int, Outcome]) -> None:
+        self._pending: list[_Evaluation] = []
+        self._totals, self._outboxes = [], []
+        for outcome in outcomes.values():
+            sent: Sent = self._value(outcome)
+            self._totals.append(sent.value)
+            self._outboxes.append(sent.parcels)
+
+    def _send(self, t: int, grants: Grants | None) -> dict[int, Any]:
+        return self._step(self._first_step(t), t, grants, range(self._fleet.hosts))
+
+    def _first_step(self, t: int) -> int:
+        return (t - 1) * (self._settings.mixing_rounds + 1) + 1
+
+    def _void_from(self, t: int) -> int:
+        return self._first_step(t)
+
+    def _step(self, step: int, t: int, grants: Grants | None, hosts: Any) -> dict[int, Any]:
+        tickets = {}
+        for host in hosts:
+            mine = None if grants is None else self._host_of[grants.clients] == host
+            granted = (
+                (_NOBODY, _NOBODY, _NOBODY)
+                if grants is None or mine is None
+                else (grants.clients[mine], grants.numbers[mine], grants.events[mine])
+            )
+            tickets[host] = self._fleet.call(host, "step", StepTask(step, t, *granted), self._inbox(host))
+        return tickets
+
+    def _inbox(self, host: int) -> dict[int, Parcel]:
+        return {source: box[host] for source, box in enumerate(self._outboxes) if host in box}
+
+    def _absorb(self, t: int, grants: Grants | None, outcomes: dict[int, Outcome]) -> tuple[int, float]:
+        released, busy = self._settle_step(self._first_step(t), t, grants, outcomes)
+        for extra in range(1, self._settings.mixing_rounds + 1):
+            if self._failure is not None:
+                break
+            step = self._first_step(t) + extra
+            mixed = self._fleet.gather(self._step(step, 0, None, range(self._fleet.hosts)))
+            busy += self._settle_step(step, 0, None, mixed)[1]
+        return released, busy
+
+    def _settle_step(
+        self, step: int, t: int, grants: Grants | None, outcomes: Mapping[int, Outcome]
+    ) -> tuple[int, float]:
+        """Take in one exchange. A lost host is rebuilt and makes the exchange without its clients' data (Δ̃ = 0); a host
+        that missed a lost neighbour's parcels makes it now, with its grants still unused."""
+        waiting: dict[int, Grants | None] = {}
+        sent: dict[int, Sent] = {}
+        for host, outcome in outcomes.items():
+            if isinstance(outcome, Lost):
+                clients = self._of_host(grants, host)
+                self._outboxes[host] = self._rebuild(max(t, self._done + 1), clients, outcome, step).parcels
+                waiting[host] = None
+            elif isinstance(outcome, Answer) and isinstance(outcome.value, Missing):
+                waiting[host] = grants
+            elif isinstance(outcome, Answer):
+                sent[host] = outcome.value
+            else:
+                self._failed(max(t, self._done + 1), self._of_host(grants, host), outcome)
+        if self._failure is not None:
+            return 0, 0.0
+        for host, unused in waiting.items():
+            repeated = self._fleet.gather(self._step(step, t, unused, [host]))[host]
+            answer = self._value(repeated)
+            if isinstance(answer, Missing):
+                raise RuntimeError(f"hosts {answer.sources} were lost twice in one round")
+            sent[host] = answer
+        released, busy = 0, 0.0
+        for host, answer in sorted(sent.items()):
+            result = answer.value
+            self._outboxes[host], self._totals[host] = answer.parcels, result.total
+            released += result.released
+            busy = max(busy, result.seconds)
+            self._clipped += result.clipped, result.released
+            for name, number in result.counts.items():
+                self._counters[name] = self._counters.get(name, 0) + number
+        traffic = self._settings.messages * self._settings.dim
+        self._counters["bytes_up"] += traffic * self._settings.item_bytes
+        self._counters["scalars"] = self._counters.get("scalars", 0) + traffic
+        return released, busy
+
+    def _finish(self) -> None:
+        """Final mixing: gossip on a copy, from its start again if a host is lost on the way."""
+        for _attempt in range(3):
+            if self._settings.final_mixing and self._gossip():
+                return
+        if self._settings.final_mixing:
+            raise RuntimeError("hosts were lost in each of three attempts at the final mixing")
+
+    def _gossip(self) -> bool:
+        hosts = range(self._fleet.hosts)
+        boxes: dict[int, dict[int, Parcel]] = {}
+        for turn in range(self._settings.final_mixing + 1):
+            if turn == 0:
+                outcomes = self._fleet.everyone("begin_mixing")
+            else:
+                calls = {h: self._fleet.call(h, "mix", {s: box[h] for s, box in boxes.items() if h in box}) for h in hosts}
+                outcomes = self._fleet.gather(calls)
+            lost = [outcome for outcome in outcomes.values() if isinstance(outcome, Lost)]
+            for outcome in lost:
+                self._outboxes[outcome.host] = self._rebuild(self._done + 1, _NOBODY, outcome).parcels
+            answers = {host: self._value(o) for host, o in outcomes.items() if not isinstance(o, Lost)}
+            if lost or any(isinstance(answer, Missing) for answer in answers.values()):
+                return False
+            boxes = {host: answer.parcels for host, answer in answers.items()}
+            traffic = self._settings.messages * self._settings.dim * (turn > 0)
+            self._counters["bytes_up"] += traffic * self._settings.item_bytes
+            self._counters["scalars"] = self._counters.get("scalars", 0) + traffic
+        return True
+
+    def _ask(self, t: int) -> None:
+        model, scorer = self.model(), t % self._fleet.hosts
+        count = self._settings.clients if t == self._settings.rounds else min(self._settings.clients, 100)
+        chosen = np.unique(np.linspace(0, self._settings.clients - 1, count).astype(np.int64))
+        self._pending.append(
+            _Evaluation(
+                t,
+                (scorer, self._fleet.call(scorer, "score", model)),
+                model,
+                {host: self._fleet.call(host, "diagnose", model, chosen) for host in range(self._fleet.hosts)},
+                self._ledger.ask("spent", t),
+                dict(self._counters),
+                self._clipped[0] / max(int(self._clipped[1]), 1),
+            )
+        )
+        self._clipped[:] = 0
+        if t == 0 or t == self._settings.rounds:
+            self._answer()
+
+    def _answer(self) -> None:
+        for asked in self._pending:
+            host, ticket = asked.score
+            scored = self._fleet.gather({host: ticket})[host]
+            score = self._insist({host: ("score", asked.model)})[host] if isinstance(scored, Lost) else self._value(scored)
+            own, private = self._diagnosis(asked)
+            spent = self._ledger.answer(asked.spent)
+            self._emit({"kind": "evaluated", "round": asked.round, **score, **own, **spent, **asked.counters})
+            self._emit({"kind": "diagnosed", "round": asked.round, **private, "clipped_share": asked.clipped_share})
+        self._pending.clear()
+
+    def _diagnosis(self, asked: _Evaluation) -> tuple[dict[str, float], dict[str, float]]:
+        """(figures that follow from released states, figures that depend on private data)."""
+        outcomes = self._fleet.gather(asked.diagnoses).values()
+        parts: list[GraphDiagnosis] = [outcome.value for outcome in outcomes if isinstance(outcome, Answer)]
+        n = self._settings.clients
+        names = [name for part in parts for name in part.scores if name != "loss"][:1]
+        own: dict[str, float] = {}
+        for name in names:
+            values = np.concatenate([part.scores[name] for part in parts if name in part.scores])
+            own |= {
+                f"{name}_clients": float(values.mean()),
+                f"{name}_worst": float(values.min()),
+                f"{name}_best": float(values.max()),
+            }
+        if len(parts) < self._fleet.hosts:  # a host was lost before it could answer
+            return {**own, "consensus": np.nan}, {"objective": np.nan, "stationarity": np.nan, "residual": np.nan}
+        consensus = sum(part.deviation for part in parts) / n
+        gradient = np.sum([part.gradient for part in parts], axis=0) / n
+        stationarity = float(gradient @ gradient)
+        objective = sum(part.objective for part in parts) / n
+        private = {"objective": objective, "stationarity": stationarity, "residual": stationarity + consensus}
+        return {**own, "consensus": consensus}, private
+
+    def _record_states(self, t: int) -> None:
+        parts = self._insist(dict.fromkeys(range(self._fleet.hosts), ("states",)))
+        order = np.argsort(np.concatenate(self._settings.hosts), kind="stable")
+        states = {name: np.concatenate([part[name] for part in parts.values()])[order] for name in parts[0]}
+        self._emit({"kind": "states", "round": t, "x0": self.model(), **states})
+

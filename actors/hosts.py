@@ -1,0 +1,14 @@
+"""The host that fits a method."""
+
+from __future__ import annotations
+
+from ..algorithms.method import GraphMethod
+from .client_host import ClientHost
+from .graph_host import GraphHost
+from .host import Host, HostSpec
+from .messages import HostShard
+
+
+def make_host(spec: HostSpec, shard: HostShard, test: HostShard) -> Host:
+    """A host of clients of a server, or of nodes of a graph, by the method's family."""
+    return (GraphHost if isinstance(spec.method, GraphMethod) else ClientHost)(spec, shard, test)
