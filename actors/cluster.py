@@ -27,13 +27,17 @@ _QUIET = {
 def local_cluster(cpus: int) -> Iterator[None]:
     """Start a cluster for this process alone and end it on every way out, its temporary folder included.
 
-    Folders that earlier runs left because they were killed are removed first.
+    Folders that earlier runs left because they were killed are removed first. Where this process is connected to a
+    cluster already, that one is used and left running.
     """
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"ray\.")
     import ray
 
+    if ray.is_initialized():
+        yield
+        return
     remove_leftovers()
     folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
     logging.getLogger("ray").setLevel(logging.ERROR)

@@ -34,6 +34,10 @@ class Fleet(ABC):
     def close(self) -> None:
         """End all hosts."""
 
+    def processes(self) -> list[int]:
+        """The process id of every host that has a process of its own, by host."""
+        return []
+
     def everyone(self, name: str, *arguments: Any) -> dict[int, Outcome]:
         """Call all hosts and wait."""
         return self.gather({host: self.call(host, name, *arguments) for host in range(self.hosts)})

@@ -45,7 +45,9 @@ class LedgerSpec:
         plan = self.plan
         ledger = RunLedger(self.path, self.clients, delta=plan.delta, budgets=plan.budgets, caps=None, meta=self.meta)
         ledger.register(plan.events)
-        ledger.certify(plan.planned)
+        within = ledger.certify(plan.planned)
+        if self.meta["mode"] == "total" and not within.all():
+            raise RuntimeError(f"the noise planned for client {int((~within).argmax())} does not keep its budget")
         return ledger
 
 

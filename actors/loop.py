@@ -161,6 +161,7 @@ class RoundLoop(ABC):
         return ending
 
     def _begin(self) -> None:
+        self._emit({"kind": "started", "round": 0, "processes": self._fleet.processes()})
         checkpoint = latest_checkpoint(self._settings.checkpoints)
         if checkpoint is None:
             self._enter(self._fleet.everyone("enter"))
@@ -265,7 +266,7 @@ class RoundLoop(ABC):
         self._fleet.rebuild(lost.host)
         ticket = self._fleet.call(lost.host, "take_back", self._void_from(t) if void_from is None else void_from)
         answer = self._value(self._fleet.gather({lost.host: ticket})[lost.host])
-        self._emit({"kind": "rebuilt", "round": t, "host": lost.host})
+        self._emit({"kind": "rebuilt", "round": t, "host": lost.host, "processes": self._fleet.processes()})
         return answer
 
     def _of_host(self, grants: Grants | None, host: int) -> np.ndarray:

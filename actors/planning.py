@@ -13,7 +13,7 @@ from ..algorithms.problems.base import Problem
 from ..errors import InvalidValue
 from ..keys import generator, public_key
 from ..privacy.calibration import analytic_noise_multiplier, classic_noise_multiplier, coarsen, plan_noise
-from ..privacy.events import Event
+from ..privacy.events import Event, IndependentEvent
 from .plan import Plan
 
 # Past this many distinct accounts the noise is solved for the costliest of a client's events instead of for each of them.
@@ -169,7 +169,7 @@ def _multipliers(templates: list[Event], counts: np.ndarray, noise: Noise) -> np
         solve = classic_noise_multiplier if noise.calibration == "classic" else analytic_noise_multiplier
         return np.full(clients, solve(noise.epsilon, noise.round_delta or noise.delta))
     distinct, account_of = np.unique(counts, axis=0, return_inverse=True)
-    if len(distinct) > _ACCOUNTS_SOLVED:
+    if len(distinct) > _ACCOUNTS_SOLVED and not any(isinstance(event, IndependentEvent) for event in templates):
         distinct, account_of = np.unique(_costliest(templates, counts), axis=0, return_inverse=True)
     accounts: list[Mapping[Event, int]] = [
         {templates[index]: int(row[index]) for index in np.flatnonzero(row)} for row in distinct
@@ -185,7 +185,7 @@ def _multipliers(templates: list[Event], counts: np.ndarray, noise: Noise) -> np
 def _costliest(templates: list[Event], counts: np.ndarray) -> np.ndarray:
     """Count each client's participations as the costliest of its own events: the smallest contraction, at its own rate.
 
-    Valid: with less contraction between the batches of a round the shifts by position differ more; the account is larger.
+    Valid for epoch batches: the shifts by position relative to the largest fall with κ, so a smaller κ costs more.
     """
     contraction = np.array([getattr(event, "contraction", 0.0) for event in templates])
     order = np.argsort(contraction, kind="stable")

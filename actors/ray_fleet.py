@@ -100,6 +100,9 @@ class RayFleet(Fleet):
     def rebuild(self, host: int) -> None:
         self._members[host] = self._start(host)
 
+    def processes(self) -> list[int]:
+        return [int(pid) for pid in ray.get([member.call.remote("ping") for member in self._members])]
+
     def close(self) -> None:
         for member in self._members:
             ray.kill(member)

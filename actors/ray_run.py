@@ -120,11 +120,15 @@ def run_ray(job: Job, listen: Listener, cpus: int) -> Finished:
                 job.loop,
             )
         )
-        running = coordinator.run.remote()
-        with on_interrupt(coordinator.request_stop.remote):
-            _watch(coordinator, running, listen)
-        ending, model = _get(running)
-        return Finished(ending, model)
+        try:
+            running = coordinator.run.remote()
+            with on_interrupt(coordinator.request_stop.remote):
+                _watch(coordinator, running, listen)
+            ending, model = _get(running)
+            return Finished(ending, model)
+        finally:
+            for actor in (coordinator, ledger):  # the hosts belong to the coordinator and end with it
+                ray.kill(actor)
 
 
 def _watch(coordinator: Any, running: Any, listen: Listener) -> None:

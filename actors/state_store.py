@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 _NEVER = 0
+_ALIGNED = 64  # rows: any row length then fills whole cache lines, in float32 too
 
 
 class StateStore:
@@ -33,14 +34,16 @@ class StateStore:
         self.dtype = next(iter(start.values())).dtype
         self._d = {name: row.numel() for name, row in start.items()}
         item = torch.empty(0, dtype=self.dtype).element_size()
-        sizes = [2 * n * 8] + [2 * n * self._d[name] * item for name in self.names]
+        # Both versions start at a multiple of 64 bytes: with another alignment a matrix product gives other last bits.
+        self._spaced = -(-n // _ALIGNED) * _ALIGNED
+        sizes = [2 * self._spaced * 8] + [2 * self._spaced * self._d[name] * item for name in self.names]
         self._buffer = self._open(path, sum(sizes))
         offset = sizes[0]
         self.stamps = np.frombuffer(self._buffer, dtype=np.int64, count=2 * n).reshape(2, n)
         self._rows: dict[str, Tensor] = {}
         for name, size in zip(self.names, sizes[1:]):
-            flat = torch.frombuffer(self._buffer, dtype=self.dtype, count=2 * n * self._d[name], offset=offset)
-            self._rows[name] = flat.view(2 * n, self._d[name])
+            flat = torch.frombuffer(self._buffer, dtype=self.dtype, count=size // item, offset=offset)
+            self._rows[name] = flat.view(2 * self._spaced, self._d[name])
             offset += size
 
     @staticmethod
@@ -71,9 +74,9 @@ class StateStore:
         if fresh.all():
             return {name: self._start[name].expand(len(slots), -1) for name in self.names}
         if len(slots) == self._n and (version == version[0]).all() and not fresh.any():
-            first = int(version[0]) * self._n  # everyone, in the same version: no copy
+            first = int(version[0]) * self._spaced  # everyone, in the same version: no copy
             return {name: rows[first : first + self._n] for name, rows in self._rows.items()}
-        index = torch.from_numpy(version * self._n + slots)
+        index = torch.from_numpy(version * self._spaced + slots)
         found = {name: rows.index_select(0, index) for name, rows in self._rows.items()}
         if fresh.any():
             where = torch.from_numpy(np.flatnonzero(fresh))
@@ -85,11 +88,11 @@ class StateStore:
         """Put new rows beside the current ones; the stamp, set last, makes them current."""
         version = self.stamps[:, slots].argmin(axis=0)
         self.stamps[version, slots] = _NEVER
-        index = torch.from_numpy(version * self._n + slots)
+        index = torch.from_numpy(version * self._spaced + slots)
         everyone = len(slots) == self._n and (version == version[0]).all()
         for name, rows in self._rows.items():
             if everyone:
-                first = int(version[0]) * self._n
+                first = int(version[0]) * self._spaced
                 rows[first : first + self._n] = state[name]
             else:
                 rows.index_copy_(0, index, state[name].to(self.dtype))

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from ..errors import InvalidValue
-from ..privacy.events import EpochEvent, Event, GaussianEvent, IidEvent, IndependentEvent, Status
+from ..privacy.events import EpochEvent, Event, GaussianEvent, IidEvent, IndependentEvent, Status, Unit
 from ..privacy.gate import Bound, Gate
+from .denoise import keep
 from .method import Cohort, ServerMethod, State
 from .problems.base import Problem
 from .schedule import Schedule
@@ -32,7 +33,10 @@ class FedSPDDP(ServerMethod):
         gamma: γ_t, the inverse step size; a number, ``{value, shape = "constant" | "sqrt"}`` or a table over rounds.
         state: ``released``, where all that a client keeps is computed from what it released and the loss is guaranteed, or
             ``paper``, the published form, whose loss is claimed only.
-        memory: s of (C4); 1 is the method itself, less forgets noise. ``released`` only.
+        memory: s of (C4); 1 is the method itself, less forgets noise; ``auto`` keeps what stands out of the noise (C5).
+            ``released`` only.
+        increment_clip: C; the round's increment x̄ − x_i^{t−1} is clipped at this norm, which protects a client's whole
+            data set and holds for any loss. ``released`` only.
     """
 
     rounds: int = 100
@@ -43,7 +47,8 @@ class FedSPDDP(ServerMethod):
     rho: float = 1.0
     gamma: Any = 1.0
     state: Literal["released", "paper"] = "released"
-    memory: float = 1.0
+    memory: float | Literal["auto"] = 1.0
+    increment_clip: float | None = None
 
     name: ClassVar[str] = "fedspd-dp"
     source: ClassVar[str] = "FedSPD-DP: federated stochastic primal-dual learning with differential privacy"
@@ -59,14 +64,23 @@ class FedSPDDP(ServerMethod):
             )
         if not (self.rho > 0 and np.isfinite(self.rho)):
             raise InvalidValue("method.rho", self.rho, "give a penalty > 0")
-        if not 0 <= self.memory <= 1:
-            raise InvalidValue("method.memory", self.memory, "give a number from 0 to 1")
+        if self.memory != "auto" and not 0 <= self.memory <= 1:
+            raise InvalidValue("method.memory", self.memory, 'give a number from 0 to 1, or "auto"')
         if self.state == "paper" and self.memory != 1:
-            raise InvalidValue("method.memory", self.memory, 'memory below 1 needs state = "released"')
+            raise InvalidValue("method.memory", self.memory, 'memory other than 1 needs state = "released"')
+        clip = self.increment_clip
+        if clip is not None and not (clip > 0 and np.isfinite(clip)):
+            raise InvalidValue("method.increment_clip", clip, "give a finite norm > 0, or leave it out")
+        if self.state == "paper" and clip is not None:
+            raise InvalidValue("method.increment_clip", clip, 'a clipped increment needs state = "released"')
 
     @property
     def status(self) -> Status:
         return "guaranteed" if self.state == "released" else "claimed"
+
+    @property
+    def unit(self) -> Unit:
+        return "record" if self.increment_clip is None else "client"
 
     def validate(self, problem: Problem, sizes: np.ndarray, weights: np.ndarray, private: bool) -> None:
         smallest = int(sizes.min())
@@ -85,22 +99,26 @@ class FedSPDDP(ServerMethod):
                 f"client {int(sizes.argmin())} has {smallest} records; lower it, raise partition.min_size, or take "
                 'batches = "full"',
             )
-        if not private:
+        if not private or self.increment_clip is not None:
             return
         if not np.isfinite(problem.gradient_bound):
             raise InvalidValue(
                 "problem.clip",
                 problem.clip,
-                f"{problem.name} gradients have no bound; give one record's largest gradient norm",
+                f"{problem.name} gradients have no bound; give one record's largest gradient norm, or protect whole clients "
+                "by method.increment_clip",
             )
         if not problem.convex_smooth and self.local_steps > 1:
             raise InvalidValue(
                 "method.local_steps",
                 self.local_steps,
-                f"the sensitivity bound of {problem.name}, which is not convex and smooth, holds for one local step; take 1",
+                f"the sensitivity bound of {problem.name}, which is not convex and smooth, holds for one local step; take 1, "
+                "or clip the round's increment (method.increment_clip), which protects whole clients",
             )
 
     def event(self, problem: Problem, size: int, weight: float, t: int) -> Event:
+        if self.increment_clip is not None:  # whatever the batches were, and no record is drawn out of a client's set
+            return GaussianEvent(status=self.status, unit="client")
         status, steps, kappa = self.status, self.local_steps, float(self.contraction(problem, weight, t))
         if self.batches == "full":
             return GaussianEvent(status=status)
@@ -130,27 +148,60 @@ class FedSPDDP(ServerMethod):
         return np.asarray(added / steps * powers.cumsum(axis=1).sum(axis=1))
 
     def bound(self, problem: Problem, sizes: np.ndarray, weights: np.ndarray, t: int) -> Bound:
+        if self.increment_clip is not None:  # two clipped increments are at most 2C apart: Δx̄ = 2C
+            return Bound(np.full(len(sizes), 2 * self.increment_clip), self.increment_clip)
         average = self.average_sensitivity(problem, sizes, weights, t)
         # ``released`` perturbs x̄ by ξ/2, σ = z·2Δx̄ (D3): the same as noise z·Δx̄ on x̄ itself.
         return Bound(average if self.state == "released" else 2 * average)
 
     def init(self, start: Tensor) -> State:
         state = {"x": start, "dual": torch.zeros_like(start)}
+        if self.memory == "auto":
+            state["noise"] = start.new_zeros(3)
         return state if self.state == "released" else {**state, "upload": start}
 
     def local_round(self, state: State, x0: Tensor, cohort: Cohort, gate: Gate, t: int) -> State:
         x, dual = state["x"], state["dual"]
-        if self.memory < 1:  # (C4)
+        new: State = {}
+        if self.memory == "auto":
+            x, dual, new["noise"] = self._denoised(state, x0, gate, t)
+        elif self.memory < 1:  # (C4)
             x, dual = x0 + self.memory * (x - x0), self.memory * dual
         average = self._local_steps(x, dual, x0, cohort, gate, t)
         if self.state == "released":  # (C3)
-            x = gate.release(average)
-            return {"x": x, "dual": torch.sub(x, x0).mul_(self.rho).add_(dual)}
+            if self.increment_clip is None:
+                x = gate.release(average)
+            else:  # x is public here, and what the gate clips is the increment from it
+                x = gate.release(average.sub_(x)).add_(x)
+            return {**new, "x": x, "dual": torch.sub(x, x0).mul_(self.rho).add_(dual)}
         dual = torch.sub(average, x0).mul_(self.rho).add_(dual)
         return {"x": average, "dual": dual, "upload": gate.release(average + dual / self.rho)}
 
     def upload(self, state: State) -> Tensor:
         return state["upload"] if self.state == "paper" else torch.add(state["x"], state["dual"], alpha=1 / self.rho)
+
+    def _denoised(self, state: State, x0: Tensor, gate: Gate, t: int) -> tuple[Tensor, Tensor, Tensor]:
+        import os
+        pair = torch.stack([state["x"] - x0, state["dual"] / self.rho], dim=1)
+        p = state["noise"].double()
+        noise = torch.stack([p[:, 0], p[:, 1], p[:, 1], p[:, 2]], -1).view(-1, 2, 2)
+        A = keep(pair, noise)
+        got = torch.einsum("cij,cjd->cid", A.to(pair.dtype), pair)
+        still = (noise == 0).all(-1).all(-1)
+        x = torch.where(still[:, None], state["x"], x0 + got[:, 0])
+        dual = torch.where(still[:, None], state["dual"], got[:, 1] * self.rho)
+        gamma = self.gamma.at(t)
+        kappa = gamma / (gamma + self.rho)
+        a = float(np.mean(kappa ** np.arange(1, self.local_steps + 1)))
+        tau2 = torch.as_tensor(gate.noise_std**2, dtype=torch.float64)
+        if os.environ.get("PROP") == "spec":
+            v = A[:, 1, 1] ** 2 * noise[:, 1, 1] + tau2 * 1.4
+            new = torch.stack([tau2, torch.zeros_like(tau2), v], 1)
+        else:
+            m = torch.tensor([[a, a - 1], [a, a]], dtype=torch.float64) @ A
+            q = m @ noise @ m.mT + tau2[:, None, None]
+            new = torch.stack([q[:, 0, 0], q[:, 0, 1], q[:, 1, 1]], 1)
+        return x, dual, new.to(pair.dtype)
 
     def _local_steps(self, x: Tensor, dual: Tensor, x0: Tensor, cohort: Cohort, gate: Gate, t: int) -> Tensor:
         """(C1) Q times and the average (C2), ``[C, d]``."""

@@ -52,9 +52,13 @@ class Method(ABC):
     name: ClassVar[str]
     family: ClassVar[Literal["server", "graph"]]
     source: ClassVar[str]
-    unit: ClassVar[Unit] = "record"
 
     rounds: int
+
+    @property
+    def unit(self) -> Unit:
+        """What two neighbouring data sets differ in, by replacement: one record, or a client's whole data set."""
+        return "record"
 
     @property
     def status(self) -> Status:

@@ -21,7 +21,9 @@ import numpy as np
 import torch
 
 
-def torch_stage(features: torch.Tensor, labels: torch.Tensor, x0: torch.Tensor, steps: int, eta: float, mu: float) -> int:
+def torch_stage(
+    features: torch.Tensor, labels: torch.Tensor, x0: torch.Tensor, steps: int, eta: float, mu: float
+) -> int:
     """``baseline`` of features ``[C, m, p]``, labels ``[C, m]`` and states ``[C, k, p]``. Returns the queries made."""
     clients, records, _ = features.shape
     rows = torch.arange(clients)
@@ -77,6 +79,7 @@ def main() -> None:
 
     def ours(estimator: Estimator, direction: DirectionKind, dtype: torch.dtype = torch.float32) -> Callable[[], int]:
         x0 = torch.zeros(clients, problem.dim, dtype=dtype)
+        correction = torch.full_like(x0, 1e-6)
         data = shards if dtype == torch.float32 else wide
 
         def run() -> int:
@@ -85,7 +88,7 @@ def main() -> None:
                 data,
                 torch.arange(clients),
                 x0,
-                torch.zeros_like(x0),
+                correction,
                 estimator=estimator,
                 direction=direction,
                 eta=eta,

@@ -101,7 +101,8 @@ class EventLoss:
         if level < self.coarsest_level:
             masses, _ = self.masses(level)
             half = len(masses) // 2
-            return Moments.of(np.arange(-half, half + 1) * 2.0**-level, masses)
+            losses: Floats = np.arange(-half, half + 1, dtype=np.float64) * 2.0**-level
+            return Moments.of(losses, masses)
         # In y = e^{−l} a cell is a chord of y^{−t}: its excess is at most ⅛ (Δy)² max t(t+1) y^{−t−2}.
         step = 2.0**-level
         spread = ORDERS * (ORDERS + 1) * math.expm1(step) ** 2 / 8

@@ -3,48 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from ..errors import InvalidValue
 from ..topology.config import TopologyConfig
-
-
-class Section(BaseModel):
-    """A table of the file: frozen, and no key that it does not know."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class DataConfig(Section):
-    """Which records, and how their features are scaled. Scaling is per record, so it costs no privacy."""
-
-    name: Literal["digits", "breast-cancer", "synthetic", "idx", "npz"] = "digits"
-    path: Path | None = None
-    test_fraction: float = Field(0.2, gt=0, lt=1)
-    scale: Literal["unit", "none"] = "unit"
-    bias: bool = True
-    records: int = Field(2000, gt=1)
-    features: int = Field(20, gt=0)
-    classes: int = Field(2, gt=1)
-    spread: float = Field(1.0, gt=0)
-
-    @model_validator(mode="after")
-    def _path_where_needed(self) -> DataConfig:
-        if self.name in ("idx", "npz") and self.path is None:
-            raise InvalidValue("data.path", None, f"data.name = {self.name!r} needs the path of its files")
-        return self
-
-
-class PartitionConfig(Section):
-    """Who holds which record."""
-
-    scheme: Literal["iid", "dirichlet"] = "iid"
-    clients: int = Field(16, gt=0)
-    alpha: float = Field(1.0, gt=0)
-    min_size: int = Field(1, gt=0)
+from .data_config import DataConfig as DataConfig
+from .data_config import PartitionConfig as PartitionConfig
+from .section import Section
 
 
 class ProblemConfig(Section):

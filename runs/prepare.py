@@ -86,7 +86,9 @@ def prepare(config: RunConfig, folder: Path, given: Given, resumed_to: int | Non
     """
     method = make_method(config.method) if given.method is None else given.method
     dataset = load(config.data, config.seed) if given.dataset is None else given.dataset
-    members = partition(dataset.train_labels, config.partition, config.seed)
+    members = partition(
+        dataset.train_labels, config.partition, config.seed, dataset.train_clients, dataset.client_names
+    )
     problem = build_problem(config.problem, dataset) if given.problem is None else given.problem
     _check_records(problem, dataset)
     sizes = np.array([len(rows) for rows in members], dtype=np.int64)

@@ -92,7 +92,8 @@ _SECTIONS: dict[str, tuple[str, dict[str, tuple[str, Any]]]] = {
         {
             "mode": (
                 '"total": all planned participations of a client cost (epsilon, delta) together; "per-round": every '
-                'release costs (epsilon, round_delta); "noise-multiplier": as given; "none": no noise',
+                'release costs (epsilon, round_delta); "noise-multiplier": as given; "zcdp": all planned '
+                'participations together cost rho_z-zCDP; "none": no noise',
                 None,
             ),
             "epsilon": ("ε of all participations (total) or of one release (per-round)", None),
@@ -100,14 +101,30 @@ _SECTIONS: dict[str, tuple[str, dict[str, tuple[str, Any]]]] = {
             "round_delta": ('"per-round" only: δ of one release; left out: delta', 1e-5),
             "calibration": ('"per-round" only: "analytic", or "classic" (ε ≤ 1)', None),
             "noise_multiplier": ('"noise-multiplier" only: noise divided by sensitivity', 1.0),
-            "budget": (
-                "ε at delta at which the ledger stops a client, in the modes per-round and noise-multiplier",
-                8.0,
-            ),
+            "rho_z": ('"zcdp" only: ρ_z of all participations of a client', 1.0),
+            "budget": ("ε at delta at which the ledger stops a client, in all modes but total and none", 8.0),
             "noise": (
                 '"seeded": repeatable, for simulations; "secret": fresh randomness, for really private records',
                 None,
             ),
+        },
+    ),
+    "topology": (
+        "Which graph joins the clients; only for methods on a graph.",
+        {
+            "kind": (
+                '"ring", "path", "star", "complete", "grid", "torus", "hypercube", "exponential", "erdos-renyi", '
+                '"random-geometric", "watts-strogatz", "barabasi-albert", "random-regular", "edge-list" or "graphml"',
+                None,
+            ),
+            "p": ('"erdos-renyi" only: probability of each edge; left out: min(1, 2 ln N / N)', 0.2),
+            "radius": ('"random-geometric" only: nodes nearer than this are linked', 0.3),
+            "degree": ('"random-regular", "watts-strogatz": neighbours of each node', 4),
+            "rewire": ('"watts-strogatz" only: probability that an edge is moved', 0.1),
+            "attach": ('"barabasi-albert" only: edges that a new node brings', 2),
+            "rows": ('"grid", "torus": the shape; left out: the most nearly square one', 4),
+            "cols": ('"grid", "torus"', 4),
+            "path": ('"edge-list", "graphml": the file', "graph.edges"),
         },
     ),
     "actors": (

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -39,12 +40,12 @@ class Problem(ABC):
     clip: float | None = None
 
     name: ClassVar[str]
-    has_accuracy: ClassVar[bool]
+    needs_record_norm: ClassVar[bool] = True  # whether a constant rests on it; else it may be inf
 
     def __post_init__(self) -> None:
         if self.n_features < 1:
             raise InvalidValue("data.features", self.n_features, "a record needs at least one feature")
-        if not 0 < self.record_norm < float("inf"):
+        if not self.record_norm > 0 or (self.needs_record_norm and self.record_norm == float("inf")):
             raise InvalidValue("problem.record_norm", self.record_norm, "give a finite number > 0")
         if self.clip is not None and not 0 < self.clip < float("inf"):
             raise InvalidValue("problem.clip", self.clip, "give a finite number > 0, or leave it out for no clipping")
@@ -68,6 +69,15 @@ class Problem(ABC):
     @abstractmethod
     def convex_smooth(self) -> bool:
         """Whether ``add_gradient`` adds gradients of convex L-smooth functions, on which (D1) and (D2) rest."""
+
+    @property
+    @abstractmethod
+    def has_accuracy(self) -> bool:
+        """Whether ``score`` reports an accuracy."""
+
+    def start(self, seed: int) -> np.ndarray:
+        """The public parameters ``[d]``, float64, from which all clients start; the same for the same run's ``seed``."""
+        return np.zeros(self.dim)
 
     @classmethod
     @abstractmethod

@@ -1,4 +1,4 @@
-"""The check that the losses of classes share."""
+"""Checks of labels that several losses share."""
 
 from __future__ import annotations
 
@@ -18,3 +18,12 @@ def check_classes(labels: Tensor, n_classes: int) -> None:
         record = int(wrong.nonzero()[0])
         cure = f"the label of record {record} must be one of 0 to {n_classes - 1}"
         raise InvalidValue("data.labels", int(labels[record]), cure)
+
+
+def check_targets(labels: Tensor) -> None:
+    """Raises InvalidValue naming ``data.labels`` unless all targets ``[n]`` are finite."""
+    wrong = ~torch.isfinite(labels)
+    if wrong.any():
+        record = int(wrong.nonzero()[0])
+        cure = f"the target of record {record} is not finite; drop it or repair it"
+        raise InvalidValue("data.labels", float(labels[record]), cure)

@@ -6,12 +6,13 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from ...errors import InvalidValue
 from .base import Problem
+from .labels import check_targets
 from .linear import LinearProblem
+from .quality import r2
 from .registry import register
 
 
@@ -45,11 +46,7 @@ class LeastSquaresProblem(LinearProblem):
         return 1
 
     def _check_labels(self, labels: Tensor) -> None:
-        wrong = ~torch.isfinite(labels)
-        if wrong.any():
-            record = int(wrong.nonzero()[0])
-            cure = f"the target of record {record} is not finite; drop it or repair it"
-            raise InvalidValue("data.labels", float(labels[record]), cure)
+        check_targets(labels)
 
     def residual(self, scores: Tensor, labels: Tensor) -> Tensor:
         return scores.sub_(labels.unsqueeze(-2))
@@ -58,9 +55,4 @@ class LeastSquaresProblem(LinearProblem):
         return (scores.squeeze(-2) - labels).square_().mul_(0.5)
 
     def quality(self, scores: Tensor, labels: Tensor) -> dict[str, float]:
-        targets = labels.to(scores.dtype)
-        unexplained = float((scores.squeeze(-2) - targets).square().sum())
-        total = float((targets - targets.mean()).square().sum())
-        if total == 0:  # constant targets: nothing to explain, as scikit-learn scores it
-            return {"r2": 1.0 if unexplained == 0 else 0.0}
-        return {"r2": 1 - unexplained / total}
+        return {"r2": r2(scores.squeeze(-2), labels)}

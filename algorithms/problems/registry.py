@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from importlib.metadata import entry_points
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ...errors import InvalidValue
 from ..regularisers import NoRegulariser, Regulariser
@@ -47,13 +49,26 @@ def make_problem(
     record_norm: float,
     regulariser: Regulariser | None = None,
     clip: float | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> Problem:
-    """A problem by name; the other arguments are the fields of `Problem`.
+    """A problem by name; the other arguments are the fields of `Problem`, and ``options`` further ones of its own.
 
     ``problem_class(kind).outputs_for(n_classes)`` gives ``n_outputs`` for a data set.
 
     Raises:
-        InvalidValue: no such problem, or a field that it cannot take.
+        InvalidValue: no such problem, or a field that it has not or cannot take.
     """
     chosen = problem_class(kind)
-    return chosen(n_features, n_outputs, record_norm, NoRegulariser() if regulariser is None else regulariser, clip)
+    own = own_fields(chosen)
+    for name, value in (options or {}).items():
+        if name not in own:
+            known = f"it has {', '.join(own)}" if own else "it has none of its own"
+            raise InvalidValue(f"problem.{name}", value, f"{kind} has no such parameter; {known}")
+    regulariser = NoRegulariser() if regulariser is None else regulariser
+    return chosen(n_features, n_outputs, record_norm, regulariser, clip, **(options or {}))
+
+
+def own_fields(chosen: type[Problem]) -> list[str]:
+    """The names of a problem's parameters beside those of `Problem`."""
+    common = {each.name for each in dataclasses.fields(Problem)}
+    return [each.name for each in dataclasses.fields(chosen) if each.init and each.name not in common]

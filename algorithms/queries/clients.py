@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .compiled import kernel
+from .directions import zeros
 
 
 class Host(NamedTuple):
@@ -48,12 +49,13 @@ class Client(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What a client has at work at local step t, where ``φ = x − t·correction + delta``.
+    """What a client has at work at local step t, where ``φ = x − t·correction + delta``. Rows of p are padded to width.
 
     Attributes:
-        delta: ``[k·p]`` −η Σ ĝ so far.
-        mean: ``[k·p]`` (η/H) Σ_h r_h, which every step subtracts.
-        change: ``[k·p]`` η Σ_{h∈B} (g_h − r_h); 0 between steps.
+        delta: ``[k·width]`` −η Σ ĝ so far.
+        mean: ``[k·width]`` (η/H) Σ_h r_h, which every step subtracts.
+        change: ``[k·width]`` η Σ_{h∈B} (g_h − r_h); 0 between steps.
+        record: ``[width]`` the record being looked at, padded with zeros.
         base: ``[m, k]`` Xa of every record at the released state.
         slide: ``[m, k]`` the same of the correction.
         scores: ``[k]`` scratch.
@@ -64,6 +66,7 @@ class Work(NamedTuple):
     delta: NDArray[Any]
     mean: NDArray[Any]
     change: NDArray[Any]
+    record: NDArray[Any]
     base: NDArray[np.float64]
     slide: NDArray[np.float64]
     scores: NDArray[np.float64]
@@ -72,15 +75,48 @@ class Work(NamedTuple):
 
 
 @kernel
-def desk(host: Host, k: int) -> Work:
+def product(x: NDArray[Any], record: NDArray[Any], scores: NDArray[np.float64]) -> None:
+    """``Xa``, ``[k]``, for X ``[k·width]`` and a record ``[width]``."""
+    n = len(record)
+    for c in range(len(scores)):
+        row = x[c * n : (c + 1) * n]
+        total = x.dtype.type(0)
+        for j in range(n):
+            total += row[j] * record[j]
+        scores[c] = total
+
+
+@kernel
+def fetch(client: Client, work: Work, j: int) -> None:
+    """Record j into the padded place: one copy for the many loops that then run without leftovers."""
+    row = client.features[j]
+    for i in range(len(row)):
+        work.record[i] = row[i]
+
+
+@kernel
+def score(client: Client, work: Work, j: int, visit: int) -> None:
+    """Scores of record j, fetched before, at φ: ``[k]``. Visit 0 is the start, visit t + 1 the local step t."""
+    scores = work.scores
+    if visit == 0:
+        for c in range(len(scores)):
+            scores[c] = work.base[j, c]
+        return
+    product(work.delta, work.record, scores)
+    for c in range(len(scores)):
+        scores[c] += work.base[j, c] - (visit - 1) * work.slide[j, c]
+
+
+@kernel
+def desk(host: Host, k: int, width: int) -> Work:
     """Room for the work of any of the host's clients."""
-    d, largest = host.x0.shape[1], (host.last - host.first).max()
+    largest, like = (host.last - host.first).max(), host.x0
     most = (largest + host.chunk - 1) // host.chunk
-    like = host.x0.dtype
     return Work(
-        np.empty(d, like),
-        np.empty(d, like),
-        np.zeros(d, like),
+        zeros(k * width, like),
+        zeros(k * width, like),
+        zeros(k * width, like),
+        zeros(width, like),
         np.empty((largest, k), np.float64),
         np.empty((largest, k), np.float64),
         np.empty(k, np.float64),
@@ -90,10 +126,10 @@ def desk(host: Host, k: int) -> Work:
 
 
 @kernel
-def seat(host: Host, work: Work, delta: NDArray[Any], i: int) -> tuple[Client, Work]:
-    """Client i at the start of its round, its increment being row i of ``delta`` ``[C, k·p]``."""
+def seat(host: Host, work: Work, i: int) -> tuple[Client, Work]:
+    """Client i at the start of its round."""
     first, last = host.first[i], host.last[i]
-    m = last - first
+    m, width = last - first, len(work.record)
     count = (m + host.chunk - 1) // host.chunk
     client = Client(
         host.features[first:last],
@@ -110,37 +146,33 @@ def seat(host: Host, work: Work, delta: NDArray[Any], i: int) -> tuple[Client, W
         host.clip,
     )
     order = work.order[:count]
-    mine = Work(delta[i], work.mean, work.change, work.base, work.slide, work.scores, work.slopes, order)
-    mine.delta[:] = 0
-    mine.mean[:] = 0
+    mine = Work(work.delta, work.mean, work.change, work.record, work.base, work.slide, work.scores, work.slopes, order)
     for h in range(count):
         order[h] = h
+    # Two vectors that are not in use yet hold the start and the correction while their scores are taken.
+    pad(host.x0[i], work.delta, width, len(work.scores))
+    pad(host.correction[i], work.mean, width, len(work.scores))
     for j in range(m):
-        product(host.x0[i], client.features[j], mine.base[j])
-        product(host.correction[i], client.features[j], mine.slide[j])
+        fetch(client, work, j)
+        product(work.delta, work.record, work.base[j])
+        product(work.mean, work.record, work.slide[j])
+    work.delta[:] = 0
+    work.mean[:] = 0
     return client, mine
 
 
 @kernel
-def product(x: NDArray[Any], record: NDArray[Any], scores: NDArray[np.float64]) -> None:
-    """``Xa``, ``[k]``, for X ``[k·p]`` and a record ``[p]``."""
-    p = len(record)
-    for c in range(len(scores)):
-        row = x[c * p : (c + 1) * p]
-        total = x.dtype.type(0)
-        for j in range(p):
-            total += row[j] * record[j]
-        scores[c] = total
+def pad(x: NDArray[Any], padded: NDArray[Any], width: int, k: int) -> None:
+    """X ``[k·p]`` into ``[k·width]``, of which it leaves the padding alone."""
+    p = len(x) // k
+    for c in range(k):
+        padded[c * width : c * width + p] = x[c * p : (c + 1) * p]
 
 
 @kernel
-def score(client: Client, work: Work, j: int, visit: int) -> None:
-    """Scores of record j at φ, ``[k]``. Visit 0 is the start, visit t + 1 the local step t."""
-    scores = work.scores
-    if visit == 0:
-        for c in range(len(scores)):
-            scores[c] = work.base[j, c]
-        return
-    product(work.delta, client.features[j], scores)
-    for c in range(len(scores)):
-        scores[c] += work.base[j, c] - (visit - 1) * work.slide[j, c]
+def finish(work: Work, delta: NDArray[Any]) -> None:
+    """The client's increment (Z6) into its row ``[k·p]`` of the answer."""
+    k, width = len(work.scores), len(work.record)
+    p = len(delta) // k
+    for c in range(k):
+        delta[c * p : (c + 1) * p] = work.delta[c * width : c * width + p]

@@ -11,6 +11,8 @@ import numba
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_njit: Any = numba.njit
+
 # Sums may be reordered and fused, which is what lets loops use the whole vector unit. NaN and infinity keep their
 # meaning, so a run that diverges still shows it.
 FAST_MATH = {"reassoc", "contract", "nsz"}
@@ -18,12 +20,13 @@ FAST_MATH = {"reassoc", "contract", "nsz"}
 
 def kernel(function: F) -> F:
     """Compiles a function that only other kernels call; it is stored as a part of them."""
-    return cast(F, numba.njit(nogil=True, fastmath=FAST_MATH, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function))
+    # Wrappers for calls from Python would take a third of the compiler's time.
+    return cast(F, _njit(nogil=True, fastmath=FAST_MATH, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function))
 
 
 def inlined(function: F) -> F:
     """As ``kernel``, for the few lines inside a loop that can be vectorised only once they stand in it."""
-    return cast(F, numba.njit(nogil=True, fastmath=FAST_MATH, forceinline=True)(function))
+    return cast(F, _njit(nogil=True, fastmath=FAST_MATH, forceinline=True)(function))
 
 
 def entry(function: F) -> F:
@@ -34,9 +37,9 @@ def entry(function: F) -> F:
     """
     options = {"nogil": True, "fastmath": FAST_MATH}
     try:
-        return cast(F, numba.njit(cache=True, **options)(function))
+        return cast(F, _njit(cache=True, **options)(function))
     except RuntimeError:  # numba found no folder that it may write to
-        return cast(F, numba.njit(**options)(function))
+        return cast(F, _njit(**options)(function))
 
 
 def _fingerprint() -> int:

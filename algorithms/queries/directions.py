@@ -1,9 +1,12 @@
 """Directions u of (Z1) with E u = 0 and E[uuᵀ] = I, made from their names and added without being stored.
 
-Parameters are X ``[k, p]``, one row an output: loops run along p. A Rademacher direction is kept as bits:
-the signs of 32 rows share one array of words, one bit a row, so a loop over p tests the same bit of successive words.
-Rows much longer than 512 are cut into parts, each a row of its own, so that few bits are left unused. Gaussian and sphere
-directions fill one vector of d numbers, used again by the next query.
+Parameters are X ``[k, p]``, one row an output, and loops run along p. A Rademacher direction is kept as bits: the signs of 32
+rows share one array of words, one bit a row, so a loop over p tests the same bit of successive words. Long rows are cut
+into parts, each a row of its own, so that few bits are left unused. Gaussian and sphere directions fill one vector of
+numbers, used again by the next query.
+
+Inside, rows are padded to ``width``, a whole number of vector registers, and begin on cache lines; what stands in the
+padding never meets anything but the zeros that pad a record.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ from .words import DIRECTION, fill_words, named
 
 KINDS = {"rademacher": 0, "gaussian": 1, "sphere": 2}
 _RADEMACHER, _SPHERE = 0, 2
+# The shortest piece of a row: shorter ones save random words and cost loop starts.
+PIECE = 256
 
 _MANTISSA = (1 << 52) - 1
 _ONE = 1023 << 52
@@ -33,44 +38,65 @@ class Direction(NamedTuple):
 
     Attributes:
         kind: one of ``KINDS``.
-        words: ``[W]`` uint32, sign bits (or what the normals are made of).
-        values: ``[≥ d]`` the numbers themselves; empty for Rademacher.
-        parts: pieces that a row of p is cut into.
-        length: words a row of bits takes; a piece is that long, the last one shorter.
+        p: features of a record.
+        k: outputs.
+        parts: pieces that a row is cut into.
+        length: numbers of a piece and words of its bits, a multiple of 16; ``width = parts·length ≥ p``.
+        words: uint32, sign bits, or what the normals are made of.
+        values: ``[k·width]`` the numbers themselves; empty for Rademacher.
+        normals: ``[≥ k·p]`` the same before they are padded.
     """
 
     kind: int
-    words: NDArray[np.uint32]
-    values: NDArray[Any]
+    p: int
+    k: int
     parts: int
     length: int
+    words: NDArray[np.uint32]
+    values: NDArray[Any]
+    normals: NDArray[Any]
+
+
+@kernel
+def zeros(n: int, like: NDArray[Any]) -> NDArray[Any]:
+    """``[n]`` zeros of the type of ``like``, beginning on a cache line: loads that straddle two lines cost double."""
+    block = np.zeros(n + 64 // like.itemsize, like.dtype)
+    start = (-block.ctypes.data % 64) // like.itemsize
+    return block[start : start + n]
 
 
 @kernel
 def room(kind: int, p: int, k: int, like: NDArray[Any]) -> Direction:
     """Room for a direction of X ``[k, p]``; numbers have the type of ``like``."""
-    if kind == _RADEMACHER:
-        parts = max(1, min(32 // k, p // 512))
-        length = ((p + parts - 1) // parts + 15) // 16 * 16
-        groups = (k * parts + 31) // 32
-        return Direction(kind, np.empty(groups * length, np.uint32), np.empty(0, like.dtype), parts, length)
+    bits = kind == _RADEMACHER
+    parts = max(1, min(32 // k, p // PIECE)) if bits else 1
+    length = ((p + parts - 1) // parts + 15) // 16 * 16
     padded = (p * k + 3) // 4 * 4
-    return Direction(kind, np.empty(padded, np.uint32), np.empty(padded, like.dtype), 1, p)
+    words = (k * parts + 31) // 32 * length if bits else padded
+    values = zeros(0 if bits else k * length, like)
+    return Direction(
+        kind, p, k, parts, length, zeros(words, np.empty(0, np.uint32)), values, np.empty(padded, like.dtype)
+    )
 
 
 @kernel
-def draw_direction(u: Direction, p: int, k: int, key: NDArray[np.uint64], component: int, visit: int) -> None:
+def draw_direction(u: Direction, key: NDArray[np.uint64], component: int, visit: int) -> None:
     """Makes the direction with this name, the same one every time."""
     fill_words(u.words, named(key, DIRECTION, component, visit))
-    if u.kind != _RADEMACHER:
-        _normals(u.words, u.values)
+    if u.kind == _RADEMACHER:
+        return
+    _normals(u.words, u.normals)
+    scale = 1.0
     if u.kind == _SPHERE:
         total = 0.0
-        for j in range(p * k):
-            total += np.float64(u.values[j]) * np.float64(u.values[j])
-        scale = u.values.dtype.type(math.sqrt(p * k / total))
-        for j in range(p * k):
-            u.values[j] *= scale
+        for j in range(u.p * u.k):
+            total += np.float64(u.normals[j]) * np.float64(u.normals[j])
+        scale = math.sqrt(u.p * u.k / total)
+    factor = u.values.dtype.type(scale)
+    for c in range(u.k):
+        row, numbers = u.values[c * u.length : c * u.length + u.p], u.normals[c * u.p : (c + 1) * u.p]
+        for j in range(u.p):
+            row[j] = factor * numbers[j]
 
 
 @kernel
@@ -117,46 +143,44 @@ def _normals(words: NDArray[np.uint32], out: NDArray[Any]) -> None:
 
 
 @kernel
+def row_bit(row: int) -> Any:
+    """The bit of a row. Numba widens 32-bit operands to 64; the casts here and in the loops let the compiler undo that."""
+    return np.uint32(np.uint32(1) << np.uint32(row & 31))
+
+
+@kernel
 def project(u: Direction, record: NDArray[Any], scores: NDArray[np.float64]) -> None:
-    """``scores[c] = ⟨u_c, a⟩``, ``[k]``, for a record a ``[p]``."""
-    p, k = len(record), len(scores)
-    zero = record.dtype.type(0)
-    for c in range(k):
-        total = zero
+    """``scores[c] = ⟨u_c, a⟩``, ``[k]``, for a record a ``[width]`` padded with zeros."""
+    n = u.length
+    for c in range(u.k):
+        total = record.dtype.type(0)
         if u.kind == _RADEMACHER:
             for part in range(u.parts):
                 row = c * u.parts + part
-                first = part * u.length
-                n = min(u.length, p - first)
-                bit = np.uint32(1) << np.uint32(row & 31)
-                words = u.words[(row >> 5) * u.length : (row >> 5) * u.length + n]
-                a = record[first : first + n]
+                bit = row_bit(row)
+                words, a = u.words[(row >> 5) * n : (row >> 5) * n + n], record[part * n : part * n + n]
                 for j in range(n):
-                    total += a[j] if words[j] & bit else -a[j]
+                    total += a[j] if np.uint32(words[j] & bit) else -a[j]
         else:
-            values = u.values[c * p : (c + 1) * p]
-            for j in range(p):
+            values = u.values[c * n : (c + 1) * n]
+            for j in range(n):
                 total += values[j] * record[j]
         scores[c] = total
 
 
 @kernel
-def add(target: NDArray[Any], scale: float, u: Direction, p: int, k: int) -> None:
-    """``target += scale·u``, ``[k·p]``."""
-    plus = target.dtype.type(scale)
+def add(target: NDArray[Any], scale: float, u: Direction) -> None:
+    """``target += scale·u``, ``[k·width]``."""
+    plus, n = target.dtype.type(scale), u.length
     if u.kind != _RADEMACHER:
-        for j in range(p * k):
+        for j in range(len(target)):
             target[j] += plus * u.values[j]
         return
-    for row in range(k * u.parts):
-        first = row % u.parts * u.length
-        n = min(u.length, p - first)
-        bit = np.uint32(1) << np.uint32(row & 31)
-        words = u.words[(row >> 5) * u.length : (row >> 5) * u.length + n]
-        start = row // u.parts * p + first
-        x = target[start : start + n]
+    for row in range(u.k * u.parts):
+        bit = row_bit(row)
+        words, x = u.words[(row >> 5) * n : (row >> 5) * n + n], target[row * n : row * n + n]
         for j in range(n):
-            x[j] += plus if words[j] & bit else -plus
+            x[j] += plus if np.uint32(words[j] & bit) else -plus
 
 
 def _make(fingerprint: int) -> Any:
@@ -173,11 +197,14 @@ def _make(fingerprint: int) -> Any:
         if fingerprint < 0:  # never: names it, so that it is part of the cache's key
             return
         u = room(kind, p, k, out)
+        width = u.parts * u.length
+        padded = zeros(k * width, out)
         for i in range(len(out)):
-            draw_direction(u, p, k, keys[i], components[i], visits[i])
-            row = out[i]
-            row[:] = 0
-            add(row, 1.0, u, p, k)
+            draw_direction(u, keys[i], components[i], visits[i])
+            padded[:] = 0
+            add(padded, 1.0, u)
+            for c in range(k):
+                out[i, c * p : (c + 1) * p] = padded[c * width : c * width + p]
 
     return fill
 

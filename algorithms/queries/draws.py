@@ -50,9 +50,7 @@ def batches(key: NDArray[np.uint64], components: int, steps: int, batch: int) ->
     return out
 
 
-def noises(
-    keys: NDArray[np.uint64], components: NDArray[np.int64], visits: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def noises(keys: NDArray[np.uint64], components: NDArray[np.int64], visits: NDArray[np.int64]) -> NDArray[np.float64]:
     """Standard normal numbers for the noise ζ of queries ``[q, 2]``: of a query and, for two-point, of its second half.
 
     Args:

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .clients import Client, Host, Work, desk, score, seat
+from .clients import Client, Host, Work, desk, fetch, finish, score, seat
 from .compiled import FINGERPRINT, entry, kernel
-from .directions import Direction, add, draw_direction, project, room
+from .directions import Direction, add, draw_direction, project, room, row_bit
 from .links import loss, residual
 from .words import draw_component, normal_pair
 
@@ -37,8 +37,9 @@ def query(two_point: bool, link: int, client: Client, work: Work, u: Direction, 
     scores, slopes, mu = work.scores, work.slopes, client.mu
     for j in range(h * client.chunk, min((h + 1) * client.chunk, len(client.labels))):
         label = client.labels[j]
+        fetch(client, work, j)
         score(client, work, j, visit)
-        project(u, client.features[j], slopes)
+        project(u, work.record, slopes)
         for c in range(len(scores)):
             scores[c] += mu * slopes[c]
         above += loss(link, scores, label)
@@ -63,19 +64,16 @@ def first_value(link: int, client: Client, work: Work, h: int) -> float:
 
 
 @kernel
-def step_pair(work: Work, new: Direction, plus: float, old: Direction, minus: float, share: float, p: int, k: int) -> None:
+def step_pair(work: Work, new: Direction, plus: float, old: Direction, minus: float, share: float) -> None:
     """(Z4, Z5) for b = 1 and bits in one pass: ``v = plus·u_new − minus·u_old``, ``delta −= v + mean``, ``mean += share·v``."""
-    number = work.delta.dtype.type
+    number, n = work.delta.dtype.type, new.length
     a, b, s = number(plus), number(minus), number(share)
-    for row in range(k * new.parts):
-        first = row % new.parts * new.length
-        n = min(new.length, p - first)
-        start, word = row // new.parts * p + first, (row >> 5) * new.length
-        bit = np.uint32(1) << np.uint32(row & 31)
-        x, y = work.delta[start : start + n], work.mean[start : start + n]
+    for row in range(new.k * new.parts):
+        bit, word = row_bit(row), (row >> 5) * n
+        x, y = work.delta[row * n : row * n + n], work.mean[row * n : row * n + n]
         w, o = new.words[word : word + n], old.words[word : word + n]
         for j in range(n):
-            v = (a if w[j] & bit else -a) - (b if o[j] & bit else -b)
+            v = (a if np.uint32(w[j] & bit) else -a) - (b if np.uint32(o[j] & bit) else -b)
             x[j] -= y[j] + v
             y[j] += s * v
 
@@ -108,24 +106,24 @@ def walk(
 
     ``memory[h]`` is the number that multiplies the direction in r_h; the direction comes back from ``visits[h]``.
     """
-    p, k, count = client.features.shape[1], len(work.scores), client.components
+    count = client.components
     single = client.batch == 1 and len(new.values) == 0
     level = 0.0
     for t in range(-1, client.steps):
         for place in range(count if t < 0 else client.batch):
             h = place if t < 0 else draw_component(client.key, work.order, place, t)
-            draw_direction(new, p, k, client.key, h, t + 1)
+            draw_direction(new, client.key, h, t + 1)
             seen = query(two_point, link, client, work, new, h, t + 1)
             if t < 0:
                 level += seen / count
-                add(work.mean, client.eta * seen / count, new, p, k)
+                add(work.mean, client.eta * seen / count, new)
             else:
-                draw_direction(old, p, k, client.key, h, visits[h])
+                draw_direction(old, client.key, h, visits[h])
                 if single:
-                    step_pair(work, new, client.eta * seen, old, client.eta * memory[h], 1.0 / count, p, k)
+                    step_pair(work, new, client.eta * seen, old, client.eta * memory[h], 1.0 / count)
                 else:
-                    add(work.change, client.eta * seen, new, p, k)
-                    add(work.change, -client.eta * memory[h], old, p, k)
+                    add(work.change, client.eta * seen, new)
+                    add(work.change, -client.eta * memory[h], old)
             memory[h], visits[h] = seen, t + 1
         if t >= 0 and not single:
             step_sum(work, client.batch, 1.0 / count)
@@ -133,11 +131,9 @@ def walk(
 
 
 @kernel
-def walk_values(
-    link: int, client: Client, work: Work, u: Direction, memory: NDArray[np.float64]
-) -> tuple[int, float]:
+def walk_values(link: int, client: Client, work: Work, u: Direction, memory: NDArray[np.float64]) -> tuple[int, float]:
     """The same for ``baseline``, where ``memory[h]`` is the value last seen and (Z3) needs no directions."""
-    p, k, count = client.features.shape[1], len(work.scores), client.components
+    count = client.components
     level = 0.0
     for h in range(count):
         memory[h] = first_value(link, client, work, h) + query_noise(client, h, 0)[0]
@@ -145,14 +141,14 @@ def walk_values(
     for t in range(client.steps):
         for place in range(client.batch):
             h = draw_component(client.key, work.order, place, t)
-            draw_direction(u, p, k, client.key, h, t + 1)
+            draw_direction(u, client.key, h, t + 1)
             seen = query(False, link, client, work, u, h, t + 1)
             gain = client.eta * (seen - memory[h]) / client.batch
             # The step's queries are all at φᵗ: with more than one the increment has to wait for the last.
-            add(work.delta if client.batch == 1 else work.change, -gain, u, p, k)
+            add(work.delta if client.batch == 1 else work.change, -gain, u)
             memory[h] = seen
         if client.batch > 1:
-            for j in range(p * k):
+            for j in range(len(work.delta)):
                 work.delta[j] += work.change[j]
                 work.change[j] = 0
     return count + client.steps * client.batch, level
@@ -187,20 +183,21 @@ def revisit(
 
     One record's gradient is ∂ℓ/∂s ⊗ a, so the memory of a gradient is k numbers. Returns f_h(φ).
     """
-    p, k = client.features.shape[1], len(work.scores)
+    width = len(work.record)
     total = 0.0
     for j in range(h * client.chunk, min((h + 1) * client.chunk, len(client.labels))):
-        record = client.features[j]
+        record = work.record
+        fetch(client, work, j)
         score(client, work, j, visit)
         total += loss(link, work.scores, client.labels[j])
         residual(link, work.scores, client.labels[j])
         if client.clip < np.inf:
             shorten(work.scores, record, client.clip)
-        for c in range(k):
+        for c in range(len(work.scores)):
             factor = target.dtype.type(scale * (work.scores[c] - table[j, c]))
             table[j, c] = work.scores[c]
-            x = target[c * p : (c + 1) * p]
-            for i in range(p):
+            x = target[c * width : (c + 1) * width]
+            for i in range(width):
                 x[i] += factor * record[i]
     return client.scale * total
 
@@ -236,11 +233,13 @@ def _make(fingerprint: int) -> Any:
     ) -> None:
         if fingerprint < 0:  # never: names it, so that it is part of the cache's key
             return
-        work, u = desk(host, k), room(kind, host.features.shape[1], k, host.x0)
+        u = room(kind, host.features.shape[1], k, host.x0)
+        work = desk(host, k, u.parts * u.length)
         memory = np.empty(len(work.order), np.float64)
         for i in range(len(host.x0)):
-            client, mine = seat(host, work, delta, i)
+            client, mine = seat(host, work, i)
             queries[i], level[i] = walk_values(link, client, mine, u, memory)
+            finish(work, delta[i])
 
     @entry
     def by_memory(
@@ -256,11 +255,13 @@ def _make(fingerprint: int) -> Any:
         if fingerprint < 0:
             return
         p = host.features.shape[1]
-        work, new, old = desk(host, k), room(kind, p, k, host.x0), room(kind, p, k, host.x0)
+        new, old = room(kind, p, k, host.x0), room(kind, p, k, host.x0)
+        work = desk(host, k, new.parts * new.length)
         memory, visits = np.empty(len(work.order), np.float64), np.empty(len(work.order), np.int32)
         for i in range(len(host.x0)):
-            client, mine = seat(host, work, delta, i)
+            client, mine = seat(host, work, i)
             queries[i], level[i] = walk(two_point, link, client, mine, new, old, memory, visits)
+            finish(work, delta[i])
 
     @entry
     def by_gradients(
@@ -273,11 +274,12 @@ def _make(fingerprint: int) -> Any:
     ) -> None:
         if fingerprint < 0:
             return
-        work = desk(host, k)
+        work = desk(host, k, (host.features.shape[1] + 15) // 16 * 16)
         table = np.empty(work.base.shape, np.float64)
         for i in range(len(host.x0)):
-            client, mine = seat(host, work, delta, i)
+            client, mine = seat(host, work, i)
             queries[i], level[i] = descend(link, client, mine, table)
+            finish(work, delta[i])
 
     return by_values, by_memory, by_gradients
 

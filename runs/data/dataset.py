@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +32,11 @@ class Dataset:
         name: what the data are called.
         scaling: a sentence on what was done to the features.
         record_norm: public bound on ‖a‖ of every record, bias included; inf where the scaling gives none.
+        train_clients: int64 ``[M]``, position in ``client_names`` of who holds the record, where the data say so.
+        client_names: as in the client column, sorted.
+        class_names: what the classes are called, or ().
+        statistics: ``public``, or ``private`` where the scaling looked at the training records.
+        constants: what each column was scaled by, as (column, words).
     """
 
     train_features: Array
@@ -41,6 +47,11 @@ class Dataset:
     name: str
     scaling: str
     record_norm: float
+    train_clients: NDArray[np.int64] | None = None
+    client_names: tuple[str, ...] = ()
+    class_names: tuple[str, ...] = ()
+    statistics: str = "public"
+    constants: tuple[tuple[str, str], ...] = ()
 
     @property
     def n_features(self) -> int:
@@ -57,12 +68,14 @@ class Raw:
         labels: ``[n]``.
         bound: public bound on the absolute value of every feature after ``units``, or inf.
         units: what the source did to the features already, as the beginning of a sentence, or "".
+        norm_bound: public bound on the norm of a record after ``units``, where it is less than ``bound`` implies.
     """
 
     features: Array
     labels: Array
     bound: float = math.inf
     units: str = ""
+    norm_bound: float = math.inf
 
 
 def check_labels(*parts: Array) -> int:
@@ -91,6 +104,26 @@ def check_labels(*parts: Array) -> int:
     return len(present)
 
 
+def in_units(raw: Raw) -> Raw:
+    """``raw`` with floating features ``[n, ...]``: unsigned bytes are divided by 255, the rest is checked.
+
+    Raises:
+        InvalidValue: no features, or features that are not real numbers.
+    """
+    features = raw.features
+    if features.ndim < 2 or math.prod(features.shape[1:]) == 0:
+        raise InvalidValue("data.features", features.shape, "give one row of features for each record")
+    if not np.issubdtype(features.dtype, np.number) and features.dtype != bool:
+        raise InvalidValue("data.features", str(features.dtype), "features must be numbers")
+    if np.issubdtype(features.dtype, np.complexfloating):
+        raise InvalidValue("data.features", str(features.dtype), "features must be real numbers")
+    if features.dtype == np.uint8:
+        return Raw(features / np.float32(255), raw.labels, 1.0, "pixels divided by 255")
+    if features.dtype == np.float32:
+        return raw
+    return dataclasses.replace(raw, features=features.astype(np.float64, copy=False))
+
+
 def prepare(raw: Raw, scale: str, bias: bool) -> tuple[Array, str, float]:
     """Scales each record by itself, with public constants only, so that scaling costs no privacy.
 
@@ -108,28 +141,18 @@ def prepare(raw: Raw, scale: str, bias: bool) -> tuple[Array, str, float]:
     Raises:
         InvalidValue: no features, or a value that is not a finite number.
     """
-    count = len(raw.features)
-    width = int(np.prod(raw.features.shape[1:]))
-    if raw.features.ndim < 2 or width == 0:
-        raise InvalidValue("data.features", raw.features.shape, "give one row of features for each record")
-    if not np.issubdtype(raw.features.dtype, np.number) and raw.features.dtype != bool:
-        raise InvalidValue("data.features", str(raw.features.dtype), "features must be numbers")
-    if np.issubdtype(raw.features.dtype, np.complexfloating):
-        raise InvalidValue("data.features", str(raw.features.dtype), "features must be real numbers")
-    single = raw.features.dtype in (np.dtype(np.uint8), np.dtype(np.float32))
-    out = np.empty((count, width + bias), dtype=np.float32 if single else np.float64)
+    raw = in_units(raw)
+    count, width = len(raw.features), math.prod(raw.features.shape[1:])
+    out = np.empty((count, width + bias), dtype=raw.features.dtype)
     part = out[:, :width]
     part[...] = raw.features.reshape(count, width)
-    bound, done = raw.bound, [raw.units] if raw.units else []
-    if raw.features.dtype == np.uint8:
-        part /= 255
-        bound, done = 1.0, ["pixels divided by 255"]
+    done = [raw.units] if raw.units else []
     norms = np.sqrt(np.einsum("ij,ij->i", part, part, dtype=np.float64, casting="same_kind"))
     if not (finite := np.isfinite(norms)).all():
         record = int((~finite).argmax())
         cure = f"record {record} is not finite; drop it or repair it"
         raise InvalidValue("data.features", float(norms[record]), cure)
-    record_norm = bound * math.sqrt(width)
+    record_norm = min(raw.bound * math.sqrt(width), raw.norm_bound)
     if scale == "unit":
         part *= ((1 - _ROUNDING) / np.where(norms > 0, norms, 1.0)).astype(out.dtype)[:, None]
         record_norm = 1.0

@@ -34,7 +34,7 @@ def digits() -> Raw:
     from sklearn.datasets import load_digits
 
     bunch = load_digits()
-    return Raw(bunch.data / 16.0, bunch.target.astype(np.int64), 1.0, "pixels divided by 16")
+    return Raw(bunch.images / 16.0, bunch.target.astype(np.int64), 1.0, "pixels divided by 16")
 
 
 def breast_cancer() -> Raw:

@@ -131,10 +131,9 @@ def test_the_coarse_grid_costs_little(kind, contraction):
     for rate in np.geomspace(0.02, 0.03, 5):
         event = kind(noise_multiplier=1.0, rate=float(rate), steps=5, contraction=contraction)
         losses.append(SHARED.bound({coarsen(event): 100}, DELTA) / SHARED.bound({event: 100}, DELTA) - 1)
-    most = 0.04 if kind is EpochEvent else 0.05
     assert min(losses) >= 0
-    assert max(losses) <= most, losses
-    assert np.mean(losses) <= most / 2, losses
+    assert max(losses) <= 0.025, losses
+    assert np.mean(losses) <= 0.015, losses
 
 
 def test_nothing_is_coarsened_where_there_is_no_sampling():

@@ -23,7 +23,9 @@ def cohort(kind, sizes, p=7, classes=3, dtype=torch.float64, seed=0):
     features /= np.linalg.norm(features, axis=1, keepdims=True)
     k = classes if kind == "softmax" else 1
     labels = rng.standard_normal(total) if kind == "least-squares" else rng.integers(0, max(k, 2), total)
-    problem = {"softmax": SoftmaxProblem, "logistic": LogisticProblem, "least-squares": LeastSquaresProblem}[kind](p, k, 1.0)
+    problem = {"softmax": SoftmaxProblem, "logistic": LogisticProblem, "least-squares": LeastSquaresProblem}[kind](
+        p, k, 1.0
+    )
     shards = Shards.from_arrays(features, labels, np.split(np.arange(total), np.cumsum(sizes)[:-1]), dtype)
     x0 = torch.from_numpy(rng.standard_normal((len(sizes), problem.dim))).to(dtype)
     drift = torch.from_numpy(1e-3 * rng.standard_normal((len(sizes), problem.dim))).to(dtype)

@@ -17,7 +17,12 @@ def philox(counter, key):
     k0, k1 = (int(k) for k in key)
     for _ in range(10):
         a, b = c0 * np.uint64(0xD2511F53), c2 * np.uint64(0xCD9E8D57)
-        c0, c1, c2, c3 = (b >> np.uint64(32)) ^ c1 ^ np.uint64(k0), b & mask, (a >> np.uint64(32)) ^ c3 ^ np.uint64(k1), a & mask
+        c0, c1, c2, c3 = (
+            (b >> np.uint64(32)) ^ c1 ^ np.uint64(k0),
+            b & mask,
+            (a >> np.uint64(32)) ^ c3 ^ np.uint64(k1),
+            a & mask,
+        )
         k0, k1 = (k0 + 0x9E3779B9) % 2**32, (k1 + 0xBB67AE85) % 2**32
     return np.stack([c0, c1, c2, c3])
 
@@ -43,7 +48,7 @@ def normals(radius_words, angle_words):
 def direction(kind, p, k, key, component, visit):
     """u as X ``[k, p]`` flattened."""
     if kind == "rademacher":
-        parts = max(1, min(32 // k, p // 512))
+        parts = max(1, min(32 // k, p // 256))
         length = math.ceil(math.ceil(p / parts) / 16) * 16
         bits = words(key, component, visit, math.ceil(k * parts / 32) * length).reshape(-1, length).astype(np.int64)
         u = np.empty((k, p))
@@ -91,7 +96,9 @@ def losses(kind: str) -> Callable:
     return {"softmax": softmax, "logistic": logistic, "least-squares": squares}[kind]
 
 
-def local_stage(loss, features, labels, k, x0, drift, *, estimator, direction_kind, eta, mu, steps, batch, chunk, noise, key, weight):
+def local_stage(
+    loss, features, labels, k, x0, drift, *, estimator, direction_kind, eta, mu, steps, batch, chunk, noise, key, weight
+):
     """Δ_i of one client and its number of queries."""
     m, p = features.shape
     count = math.ceil(m / chunk)

@@ -54,7 +54,9 @@ def check(case, kind, rtol=1e-9, **options):
     found = cases.stage(case, **options)
     delta, queries = expected(case, kind, **options)
     scale = np.abs(delta).max(1, keepdims=True)
-    np.testing.assert_allclose(found.delta.numpy() / np.maximum(scale, 1e-300), delta / np.maximum(scale, 1e-300), atol=rtol, rtol=0)
+    np.testing.assert_allclose(
+        found.delta.numpy() / np.maximum(scale, 1e-300), delta / np.maximum(scale, 1e-300), atol=rtol, rtol=0
+    )
     assert found.queries.tolist() == queries.tolist()
 
 

@@ -1,0 +1,91 @@
+"""The installed command, from start to end, on Ray."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
+
+COMMAND = str(Path(sys.executable).with_name("dualfed"))
+
+
+def call(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [COMMAND, *arguments], cwd=cwd, capture_output=True, text=True, check=False, timeout=280, stdin=subprocess.DEVNULL
+    )
+
+
+def leftovers() -> set[str]:
+    """Folders that runs of this user keep in the temporary folder while they go on."""
+    return {name for name in os.listdir("/tmp") if name.startswith("dualfed-") and "-ci-" not in name}
+
+
+def test_the_quickstart(tmp_path: Path) -> None:
+    before = leftovers()
+    done = call("run", "quickstart", "--out", "run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    folder = tmp_path / "run"
+    summary = json.loads((folder / "summary.json").read_text())
+    plain = json.loads((folder / "without-privacy" / "summary.json").read_text())
+    assert summary["ending"] == "completed"
+    assert summary["actors"] == summary["clients"]
+    assert summary["accuracy"] > 0.6
+    assert plain["accuracy"] > summary["accuracy"]
+    assert 7.5 < summary["epsilon_max"] <= 8.0
+    text = " ".join(done.stdout.replace("│", " ").split())
+    for words in (f"{100 * summary['accuracy']:.1f} %", "guaranteed (8.00, 1e-05)-DP", "Each client holds", "without privacy"):
+        assert words in text
+    for name in ("config.toml", "environment.json", "ledger.sqlite", "model.safetensors", "plots/accuracy-epsilon.png"):
+        assert (folder / name).is_file(), name
+    for table in ("metrics", "diagnostics", "timing", "clients"):
+        assert len(pd.read_parquet(folder / f"{table}.parquet"))
+    # Nothing of Ray's start-up reaches the user: every line on the error stream is the progress of one of the two runs.
+    noise = [line for line in done.stderr.splitlines() if not re.match(r"(quickstart|without privacy): round \d+/\d+", line)]
+    assert noise == []
+    assert leftovers() <= before
+
+
+def test_interrupt_and_resume(tmp_path: Path) -> None:
+    before = leftovers()
+    settings = ["--set", "method.rounds=400", "--set", "compare_without_privacy=false", "--set", "evaluate_every=100"]
+    running = subprocess.Popen(
+        [COMMAND, "run", "quickstart", "--out", "run", *settings],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert running.stderr is not None
+    for line in running.stderr:
+        if "round" in line:
+            break
+    time.sleep(1.0)
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=120)
+    assert running.returncode == 130, err
+    text = " ".join(out.replace("│", " ").split())
+    assert "Go on with: dualfed resume" in text
+    stopped = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert stopped["ending"] == "stopped"
+    assert 0 < stopped["rounds_done"] < 400
+    spent = pd.read_parquet(tmp_path / "run" / "clients.parquet")["epsilon"]
+
+    done = call("resume", "run", "--engine", "inline", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    finished = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert finished["ending"] == "completed"
+    clients = pd.read_parquet(tmp_path / "run" / "clients.parquet")
+    assert (clients["releases"] == 400).all()
+    assert (clients["epsilon"] >= spent - 1e-9).all()
+    assert clients["epsilon"].max() <= 8.0
+    assert leftovers() <= before

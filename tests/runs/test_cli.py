@@ -1,0 +1,201 @@
+"""The command line: quick, exact about what went wrong, and quiet otherwise."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import dualfed
+import pytest
+from dualfed.runs import cli
+
+SMALL = [
+    "--engine=inline",
+    "--set=partition.clients=4",
+    "--set=method.rounds=4",
+    "--set=compare_without_privacy=false",
+    "--set=evaluate_every=2",
+]
+
+
+class Told:
+    """How a command ended and what it printed."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+    @property
+    def flat(self) -> str:
+        """The output as one line, whatever the frames around it."""
+        return " ".join(self.out.replace("│", " ").split())
+
+
+@pytest.fixture
+def dualfed_command(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path):  # noqa: ANN201
+    """Run the command in this process, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "160")
+
+    def command(*arguments: str) -> Told:
+        monkeypatch.setattr(sys, "argv", ["dualfed", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        out, err = capfd.readouterr()
+        code = ended.value.code
+        return Told(code if isinstance(code, int) else 0, out, err)
+
+    return command
+
+
+def test_help_and_version_import_nothing_heavy() -> None:
+    heavy = "{'torch', 'ray', 'pandas', 'numpy', 'sklearn', 'scipy', 'matplotlib', 'pydantic', 'dp_accounting'}"
+    for argument in ("--help", "--version"):
+        code = (
+            "import sys; sys.argv = ['dualfed', sys.argv[1]]\n"
+            "from dualfed.runs.cli import main\n"
+            "try: main()\n"
+            f"except SystemExit: print(sorted({heavy} & set(sys.modules)), file=sys.stderr)"
+        )
+        done = subprocess.run([sys.executable, "-c", code, argument], capture_output=True, text=True, check=True)
+        assert done.stderr.strip() == "[]"
+        assert "dualfed" in done.stdout
+
+
+def test_version(dualfed_command) -> None:  # noqa: ANN001
+    told = dualfed_command("--version")
+    assert (told.code, told.out.strip()) == (0, f"dualfed {dualfed.__version__}")
+
+
+def test_the_module_is_the_command() -> None:
+    done = subprocess.run([sys.executable, "-m", "dualfed", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == f"dualfed {dualfed.__version__}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        (["run", "nonsense"], "PRESET"),
+        (["run", "none.toml"], "FILE"),
+        (["run", "quickstart", "--set", "privacy.epsilon"], "--set"),
+        (["run", "quickstart", "--set", "privacy.epsilon=-1"], "privacy.epsilon"),
+        (["run", "quickstart", "--set", "privacy.delta=1"], "privacy.delta"),
+        (["run", "quickstart", "--set", "privacy.unknown=1"], "privacy.unknown"),
+        (["run", "quickstart", "--set", "method.unknown=1"], "method.unknown"),
+        (["run", "quickstart", "--set", "method.name=unknown"], "method.name"),
+        (["run", "quickstart", "--set", "method.participants=99"], "method.participants"),
+        (["run", "quickstart", "--set", "method.batch_size=5000"], "method.batch_size"),
+        (["run", "quickstart", "--set", "partition.clients=100000"], "partition"),
+        (["run", "quickstart", "--set", "data.name=idx"], "data.path"),
+        (["run", "quickstart", "--set", "data.name=idx", "--set", "data.path=nowhere"], "data.path"),
+        (["run", "quickstart", "--name", "a/b"], "name"),
+        (["run", "quickstart", "--seed", "-1"], "seed"),
+        (["resume", "nowhere"], "RUN"),
+        (["plot", "nowhere"], "RUN"),
+        (["ledger", "show", "nowhere"], "RUN"),
+    ],
+)
+def test_what_a_person_can_cause_is_one_sentence(dualfed_command, arguments: list[str], field: str) -> None:  # noqa: ANN001
+    engine = ["--engine", "inline"] if arguments[0] == "run" else []
+    told = dualfed_command(*arguments, *engine)
+    assert told.code == 2
+    lines = told.err.strip().splitlines()
+    assert len(lines) == 1, told.err
+    assert lines[0].startswith(f"error: {field}")
+    assert " = " in lines[0]
+    assert lines[0].count(": ") >= 2
+    assert "Traceback" not in told.err
+    assert not Path("dualfed-out").exists() or not any(Path("dualfed-out").iterdir())
+
+
+@pytest.mark.parametrize("arguments", [["run", "--no-such-option"], ["no-such-command"], ["resume"], ["run", "--engine=x"]])
+def test_usage_errors_end_with_2(dualfed_command, arguments: list[str]) -> None:  # noqa: ANN001
+    assert dualfed_command(*arguments).code == 2
+
+
+def test_a_defect_shows_its_traceback(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.argv = ['dualfed', 'list']\n"
+        "import dualfed.runs.cli_show as show\n"
+        "def broken(): raise RuntimeError('a defect')\n"
+        "show.show_list = broken\n"
+        "from dualfed.runs.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+    assert "RuntimeError: a defect" in done.stderr
+
+
+def test_init_writes_a_file_that_runs(dualfed_command) -> None:  # noqa: ANN001
+    told = dualfed_command("init", "mine.toml")
+    assert (told.code, Path("mine.toml").is_file()) == (0, True)
+    assert dualfed_command("init", "mine.toml").code == 2
+    told = dualfed_command("run", "mine.toml", *SMALL)
+    assert told.code == 0, told.err
+    assert Path("dualfed-out/run-1/metrics.parquet").is_file()
+
+
+def test_list(dualfed_command) -> None:  # noqa: ANN001
+    told = dualfed_command("list")
+    assert told.code == 0
+    for word in ("fedspd-dp", "server", "record", "guaranteed", "claimed", "quickstart", "softmax", "digits", "idx"):
+        assert word in told.out
+
+
+def test_a_run_its_ledger_and_its_plots(dualfed_command) -> None:  # noqa: ANN001
+    told = dualfed_command("run", *SMALL, "--out", "one", "--seed", "3")
+    assert told.code == 0, told.err
+    assert "guaranteed (8.00, 1e-05)-DP for one record of a client" in told.flat
+    assert "Each client holds" in told.flat
+    assert "round 4/4" in told.err
+    assert Path("one/plots/accuracy-epsilon.png").is_file()
+
+    told = dualfed_command("ledger", "show", "one")
+    assert told.code == 0
+    assert told.out.count("guaranteed") == 4
+    told = dualfed_command("ledger", "show", "one", "--client", "0")
+    assert "RDP-without-replacement" in told.out
+    assert "unamplified" in told.out
+    assert dualfed_command("ledger", "show", "one", "--client", "4").code == 2
+    assert dualfed_command("ledger", "show", "one", "--delta", "1").code == 2
+    assert dualfed_command("ledger", "show", "one", "--delta", "1e-6").code == 0
+    assert dualfed_command("plot", "one").code == 0
+    assert dualfed_command("resume", "one").code == 2
+    assert dualfed_command("run", *SMALL, "--out", "one").code == 2
+
+
+def test_a_claimed_epsilon_is_never_printed_bare(dualfed_command) -> None:  # noqa: ANN001
+    told = dualfed_command("run", *SMALL, "--out", "one", "--set", "method.state=paper", "--set", "method.memory=1")
+    assert told.code == 0, told.err
+    for line in (told.err + told.out).splitlines():
+        if "8.00" in line or "ε ≤" in line:
+            assert "claimed" in line
+    assert "claimed, not guaranteed: (8.00, 1e-05)-DP" in told.flat
+    for more in ([], ["--client", "1"]):
+        shown = dualfed_command("ledger", "show", "one", *more).out
+        rows = [line for line in shown.splitlines() if "1e-05" in line]
+        assert rows
+        assert all("(claimed)" in row for row in rows)
+
+
+def test_without_noise(dualfed_command) -> None:  # noqa: ANN001
+    told = dualfed_command("run", *SMALL, "--out", "one", "--set", "privacy.mode=none")
+    assert "ε = ∞ (no noise)" in told.flat
+    assert "∞ (no noise)" in dualfed_command("ledger", "show", "one").out
+    assert not Path("one/plots/accuracy-epsilon.png").exists()
+
+
+def test_the_run_without_privacy_stands_beside(dualfed_command) -> None:  # noqa: ANN001
+    told = dualfed_command("run", *SMALL, "--out", "one", "--set", "compare_without_privacy=true")
+    assert told.code == 0
+    assert "The same run with and without privacy" in told.flat
+    assert Path("one/without-privacy/metrics.parquet").is_file()
+
+
+def test_a_spent_budget_ends_well_and_says_so(dualfed_command) -> None:  # noqa: ANN001
+    settings = ["privacy.mode=noise-multiplier", "privacy.noise_multiplier=2.0", "privacy.budget=1.0", "method.rounds=60"]
+    told = dualfed_command("run", *SMALL, "--out", "one", *(f"--set={setting}" for setting in settings))
+    assert told.code == 0, told.err
+    assert "4 of 4 clients stopped because their budget of ε = 1.00 is spent, after" in told.flat
+    assert "exhausted" in told.flat
