@@ -50,10 +50,19 @@ def local_cluster(cpus: int) -> Iterator[None]:
             logging_level=logging.ERROR,
             _temp_dir=str(folder),
         )
+        _silence()
         yield
     finally:
         ray.shutdown()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _silence() -> None:
+    """Keep Ray's own words about lost processes off the screen: the run says what was lost, and what follows from it."""
+    from ray._private import worker
+
+    if hasattr(worker, "print_to_stdstream"):
+        worker.print_to_stdstream = lambda *_arguments, **_named: None
 
 
 def remove_leftovers() -> list[Path]:

@@ -34,6 +34,7 @@ def run(
 
     from .simulate import simulate
 
+    _one_thread(config.engine)
     result = _watched(config.name, lambda listen: simulate(config, out=out, listen=listen))
     return _finish(result, _twin(config, result))
 
@@ -41,8 +42,11 @@ def run(
 def resume(folder: Path, engine: str | None) -> int:
     """Continue a run from its last checkpoint; the exit code."""
     from .config import parse
+    from .folder import existing_folder
     from .simulate import resume as go_on
 
+    given = read_source(str(existing_folder(folder) / "config.toml"))
+    _one_thread(engine or str(given.get("engine", "ray")))
     result = _watched(folder.name or str(folder), lambda listen: go_on(folder, engine=engine, listen=listen))
     return _finish(result, _twin(parse(result.config), result))
 
@@ -78,8 +82,17 @@ def _twin(config: RunConfig, result: RunResult) -> RunResult | None:
     plain["privacy"]["mode"] = "none"
     plain |= {"engine": "inline", "compare_without_privacy": False, "record_states": False}
     folder = result.folder / TWIN
+    _one_thread("inline")
     twin = _watched("without privacy", lambda listen: simulate(parse(plain), out=folder, listen=listen))
     return twin if twin.ending == "completed" else None
+
+
+def _one_thread(engine: str) -> None:
+    """Small matrices gain nothing from more threads, and on busy cores they wait for each other."""
+    if engine == "inline":
+        import torch
+
+        torch.set_num_threads(1)
 
 
 def _finish(result: RunResult, twin: RunResult | None) -> int:

@@ -27,7 +27,9 @@ DATA = {
 PROBLEMS = {
     "softmax": "classes 0 to k−1, multinomial logistic loss",
     "logistic": "two classes, logistic loss",
+    "hinge": "two classes, hinge loss with a rounded corner",
     "least-squares": "real targets, squared loss",
+    "module": "any torch.nn.Module: problem.model",
 }
 
 
@@ -40,7 +42,7 @@ def show_list() -> None:
     methods = _table("Methods", "name", "family", "unit", "ε is", "source")
     for name in method_names():
         method = method_class(name)
-        methods.add_row(name, method.family, method.unit, _statuses(method), method.source)
+        methods.add_row(name, method.family, str(method().unit), _statuses(method), method.source)
     presets = _table("Presets", "name", "what it is for")
     for name in preset_names():
         presets.add_row(name, preset_purpose(name))

@@ -17,7 +17,7 @@ from .section import Section
 class ProblemConfig(Section):
     """Model, loss and regulariser (P1), and the constants that its sensitivity rests on."""
 
-    kind: Literal["softmax", "logistic", "least-squares"] = "softmax"
+    kind: str = "softmax"  # any registered problem: which there are is known once algorithms are loaded
     regulariser: Literal["none", "l2", "l1", "elastic-net", "box", "ball"] = "none"
     weight: float = Field(0.0, ge=0)
     weight_l2: float = Field(0.0, ge=0)
@@ -27,6 +27,10 @@ class ProblemConfig(Section):
     record_norm: float | None = Field(None, gt=0)
     clip: float | None = Field(None, gt=0)
     weights: Literal["uniform", "by-size"] = "uniform"
+    smoothing: float = Field(0.5, gt=0)
+    model: str = "mlp"
+    model_options: dict[str, Any] = Field(default_factory=dict)
+    options: dict[str, Any] = Field(default_factory=dict)
 
 
 class PrivacyConfig(Section):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from ..actors.messages import HostShard
 from ..actors.plan import Plan
 from ..actors.planning import Noise, check_participants, draw_participants, make_plan
 from ..algorithms.method import GraphMethod, Method, ServerMethod
-from ..algorithms.problems import make_problem, problem_class
+from ..algorithms.problems import make_problem, own_fields, problem_class
 from ..algorithms.problems.base import Problem
 from ..algorithms.registry import make_method, method_table
 from ..algorithms.regularisers import make_regulariser
@@ -130,9 +130,10 @@ def prepare(config: RunConfig, folder: Path, given: Given, resumed_to: int | Non
 
 def build_problem(config: ProblemConfig, dataset: Dataset) -> Problem:
     """The problem that a configuration names, for these data."""
-    outputs = problem_class(config.kind).outputs_for(dataset.n_classes)
+    chosen = problem_class(config.kind)
+    outputs = chosen.outputs_for(dataset.n_classes)
     norm = dataset.record_norm if config.record_norm is None else config.record_norm
-    if norm is None or not np.isfinite(norm):
+    if chosen.needs_record_norm and not np.isfinite(norm):
         raise InvalidValue(
             "problem.record_norm",
             norm,
@@ -141,7 +142,10 @@ def build_problem(config: ProblemConfig, dataset: Dataset) -> Problem:
     regulariser = make_regulariser(
         config.regulariser, config.weight, config.weight_l2, config.lower, config.upper, config.radius
     )
-    return make_problem(config.kind, dataset.train_features.shape[1], outputs, norm, regulariser, config.clip)
+    own = own_fields(chosen)
+    options = {name: getattr(config, name) for name in ("smoothing", "model", "model_options") if name in own}
+    options |= config.options
+    return make_problem(config.kind, dataset.train_features.shape[1], outputs, norm, regulariser, config.clip, options)
 
 
 def _noise(config: RunConfig) -> Noise:
@@ -198,10 +202,11 @@ def _specs(
     if ray:
         # Two versions of every row; rows that nobody writes stay unallocated, so this is the most.
         item = np.dtype(config.dtype).itemsize
-        state = 2 * len(method.init(torch.zeros(1))) * len(sizes) * problem.dim * item
+        rows = sum(row.numel() for row in method.init(torch.zeros(problem.dim)).values())
+        state = 2 * rows * len(sizes) * item
         check_memory(len(blocks), int(sizes.sum()) * problem.n_features * item, state)
         (folder / "state").mkdir(mode=0o700, exist_ok=True)
-    key = noise_key(config.seed if config.privacy.noise == "seeded" else None)
+    key, start = noise_key(config.seed if config.privacy.noise == "seeded" else None), problem.start(config.seed)
     return [
         HostSpec(
             host=host,
@@ -211,7 +216,7 @@ def _specs(
             weights=weights[block],
             problem=problem,
             method=method,
-            start=np.zeros(problem.dim),
+            start=start,
             noise_multipliers=plan.multipliers,
             noise_key=key,
             dtype=config.dtype,
@@ -291,5 +296,15 @@ def describe_problem(problem: Problem) -> dict[str, Any]:
         "G": problem.gradient_bound,
         "L": problem.smoothness,
         "record_norm": problem.record_norm,
+        **{name: _plain(getattr(problem, name)) for name in own_fields(type(problem))},
         "regulariser": dataclasses.asdict(problem.regulariser) | {"kind": type(problem.regulariser).__name__},  # type: ignore[call-overload]
     }
+
+
+def _plain(value: Any) -> Any:
+    """A problem's own parameter for a file: plain values stay, a factory is named."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    return value if isinstance(value, (int, float, str)) or value is None else getattr(value, "__qualname__", str(value))

@@ -26,32 +26,90 @@ _HEAD: dict[str, tuple[str, Any]] = {
 }
 _SECTIONS: dict[str, tuple[str, dict[str, tuple[str, Any]]]] = {
     "data": (
-        "Which records. Features are scaled record by record with public constants, which costs no privacy.",
+        "Which records. Features depend on one record and on public constants, which costs no privacy.",
         {
-            "name": ('"digits", "breast-cancer", "synthetic", "idx" (MNIST layout) or "npz"', None),
-            "path": ("the folder of idx files or the npz file; in a file, relative to that file", "data/fashion-mnist"),
-            "test_fraction": ("share of the records held out, where the source has no test part of its own", None),
-            "scale": ('"unit": every record gets norm 1; "none": features as given', None),
+            "name": (
+                '"digits", "breast-cancer", "synthetic", "idx" (MNIST layout), "npz", "csv", "parquet", "image-folder" '
+                '(train/CLASS/*.png, test/CLASS/*.png) or "hub" (Hugging Face; needs dualfed[hub])',
+                None,
+            ),
+            "path": ("the file, or the folder of idx files or images; in a file, relative to that file", "my/data.csv"),
+            "test_path": ('"csv", "parquet": a given test set, relative to the folder of path', "test.csv"),
+            "test_fraction": (
+                "share held out where there is no test set; where the data name clients, of each client",
+                None,
+            ),
+            "scale": ('"unit": every record gets norm 1; "none": features as they are', None),
             "bias": ("add a column of ones", None),
             "records": ('"synthetic" only: records, training and test together', None),
             "features": ('"synthetic" only: features', None),
             "classes": ('"synthetic" only: classes', None),
             "spread": ('"synthetic" only: how far the classes lie apart', None),
+            "label": ('"csv", "parquet", "hub": the column of the labels', "income"),
+            "label_classes": (
+                "the value of each class, or a list of its values; left out: whole numbers from 0, or real targets",
+                ["<=50K", ">50K"],
+            ),
+            "client": ("the column that names who holds the record", "hospital"),
+            "ranges": (
+                "numeric columns: a public least and most value, mapped to 0..1; what lies outside is cut",
+                {"age": [17, 90]},
+            ),
+            "centred": ("map ranges to -1..1 instead", None),
+            "standardise": ("numeric columns: a public mean and deviation", {"height": [170, 10]}),
+            "categories": ("categorical columns: their public values", {"colour": ["red", "green"]}),
+            "statistics": (
+                '"public": constants are those above; "private": those of the columns below are computed from the '
+                "training records, which no ε accounts for and every summary says",
+                None,
+            ),
+            "numeric": ("further numeric columns, standardised by private statistics", ["weight"]),
+            "categorical": ("further categorical columns, their values by private statistics", ["city"]),
+            "missing": (
+                'records without a value: "refuse", "drop" or "indicator" (marked by a column of its own), or one of '
+                'these words for each column, such as {age = "indicator"}',
+                None,
+            ),
+            "missing_values": ("texts that mean that there is no value", None),
+            "separator": ('"csv" only: between two cells', None),
+            "image_size": ("images: height and width in pixels to bring them to", [28, 28]),
+            "grayscale": ("images: one channel instead of three", None),
+            "repository": ('"hub" only: the data set', "ylecun/mnist"),
+            "subset": ('"hub" only: its configuration, where it has several', "mnist"),
+            "revision": ('"hub" only: a commit, so that the data stay the same', "main"),
+            "split": ('"hub" only: the training split', None),
+            "test_split": ('"hub" only: the test split, where there is one', "test"),
+            "image": ('"hub" only: the column of the images; left out: a table', "image"),
+            "feature_map": (
+                'a public map of the features: "none", "random-projection", "random-fourier", "dct" (images) or '
+                '"scattering" (images; needs dualfed[scattering])',
+                None,
+            ),
+            "features_out": ("how many features the map makes", 64),
+            "feature_seed": ("the seed of the map", None),
+            "bandwidth": ('"random-fourier" only: distance at which two records stop being alike', None),
+            "scattering_scale": ('"scattering" only: averages over squares of 2^scale pixels', None),
         },
     ),
     "partition": (
         "Who holds which record.",
         {
-            "scheme": ('"iid", or "dirichlet": each class is split by shares drawn from Dirichlet(alpha)', None),
-            "clients": ("N", None),
-            "alpha": ('"dirichlet" only: small values give clients of few classes and unequal sizes', None),
-            "min_size": ("the fewest records of any client", None),
+            "scheme": (
+                '"iid"; "dirichlet": each class is split by shares drawn from Dirichlet(alpha); "pathological": '
+                'classes_per_client classes each; "quantity": sizes drawn from Dirichlet(alpha); "column": data.client',
+                None,
+            ),
+            "clients": ('N; "column": left out, as many as the data name', None),
+            "alpha": ('"dirichlet", "quantity": small values give clients of few classes and unequal sizes', None),
+            "classes_per_client": ('"pathological" only', None),
+            "min_size": ("the fewest training records of any client", None),
+            "drop_small": ('"column" only: leave out clients below min_size instead of refusing', None),
         },
     ),
     "problem": (
         "Model, loss and regulariser, and the constants that the sensitivity rests on.",
         {
-            "kind": ('"softmax", "logistic" or "least-squares"', None),
+            "kind": ('"softmax", "logistic", "hinge", "least-squares", "module", or that of an installed package', None),
             "regulariser": ('"none", "l2", "l1", "elastic-net", "box" or "ball"', None),
             "weight": ("of l2 (w/2)‖x‖², l1 w‖x‖₁, or the l1 part of elastic-net", None),
             "weight_l2": ("of the l2 part of elastic-net", None),
@@ -61,6 +119,16 @@ _SECTIONS: dict[str, tuple[str, dict[str, tuple[str, Any]]]] = {
             "record_norm": ("a public bound on every record's norm, where the scaling gives none", 1.0),
             "clip": ("clip each record's gradient at this norm, for losses whose bound allows it", 1.0),
             "weights": ('"uniform": every client counts the same; "by-size": in proportion to its records', None),
+            "smoothing": ('"hinge" only: width of its rounded corner, in units of the margin', None),
+            "model": (
+                '"module" only: "mlp", "cnn", or "package.module:factory" that makes a torch.nn.Module of (features, outputs)',
+                None,
+            ),
+            "model_options": (
+                '"module" only: further arguments of the model; mlp: hidden, activation; cnn: image, channels, hidden',
+                {"hidden": [64]},
+            ),
+            "options": ("further parameters of a problem from another package, by name", None),
         },
     ),
     "method": (
@@ -82,8 +150,13 @@ _SECTIONS: dict[str, tuple[str, dict[str, tuple[str, Any]]]] = {
             ),
             "state": ('"released": guaranteed; "paper": the published form, whose ε is claimed, not guaranteed', None),
             "memory": (
-                "s: how much of its own model and dual a client keeps; 1 is the method itself, less forgets noise",
+                "s: how much of its own model and dual a client keeps; 1 is the method itself, less forgets noise; "
+                '"auto" keeps what stands out of the noise',
                 None,
+            ),
+            "increment_clip": (
+                "C: clip every round's increment at this norm, which protects a client's whole data set and suits any loss",
+                1.0,
             ),
         },
     ),
@@ -174,10 +247,15 @@ def _fields(told: dict[str, tuple[str, Any]], values: dict[str, Any]) -> list[st
     lines = []
     for name, (meaning, example) in told.items():
         given = values[name]
-        line = f"{name} = {_toml(example if given is None else given)}"
-        lines += [*(f"# {part}" for part in textwrap.wrap(meaning, _WIDTH)), f"# {line}" if given is None else line]
+        left_out = given is None or (example is not None and not given)
+        line = f"{name} = {_toml(example if left_out else given)}"
+        lines += [*(f"# {part}" for part in textwrap.wrap(meaning, _WIDTH)), f"# {line}" if left_out else line]
     return lines
 
 
 def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        table = tomlkit.inline_table()
+        table.update(value)
+        return table.as_string()
     return str(tomlkit.item(value).as_string())

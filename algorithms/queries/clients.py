@@ -87,6 +87,21 @@ def product(x: NDArray[Any], record: NDArray[Any], scores: NDArray[np.float64]) 
 
 
 @kernel
+def products(
+    x: NDArray[Any], y: NDArray[Any], record: NDArray[Any], first: NDArray[np.float64], second: NDArray[np.float64]
+) -> None:
+    """``Xa`` and ``Ya``, with the record loaded once for both."""
+    n, zero = len(record), x.dtype.type(0)
+    for c in range(len(first)):
+        row, other = x[c * n : (c + 1) * n], y[c * n : (c + 1) * n]
+        total, beside = zero, zero
+        for j in range(n):
+            total += row[j] * record[j]
+            beside += other[j] * record[j]
+        first[c], second[c] = total, beside
+
+
+@kernel
 def fetch(client: Client, work: Work, j: int) -> None:
     """Record j into the padded place: one copy for the many loops that then run without leftovers."""
     row = client.features[j]
@@ -95,16 +110,20 @@ def fetch(client: Client, work: Work, j: int) -> None:
 
 
 @kernel
+def shift(work: Work, j: int, visit: int) -> None:
+    """From the scores of ``delta`` to those of φ, for record j. Visit 0 is the start, visit t + 1 the local step t."""
+    for c in range(len(work.scores)):
+        work.scores[c] += work.base[j, c] - (visit - 1) * work.slide[j, c]
+
+
+@kernel
 def score(client: Client, work: Work, j: int, visit: int) -> None:
-    """Scores of record j, fetched before, at φ: ``[k]``. Visit 0 is the start, visit t + 1 the local step t."""
-    scores = work.scores
+    """Scores of record j at φ, ``[k]``."""
     if visit == 0:
-        for c in range(len(scores)):
-            scores[c] = work.base[j, c]
+        work.scores[:] = work.base[j]
         return
-    product(work.delta, work.record, scores)
-    for c in range(len(scores)):
-        scores[c] += work.base[j, c] - (visit - 1) * work.slide[j, c]
+    product(work.delta, work.record, work.scores)
+    shift(work, j, visit)
 
 
 @kernel
@@ -154,8 +173,7 @@ def seat(host: Host, work: Work, i: int) -> tuple[Client, Work]:
     pad(host.correction[i], work.mean, width, len(work.scores))
     for j in range(m):
         fetch(client, work, j)
-        product(work.delta, work.record, work.base[j])
-        product(work.mean, work.record, work.slide[j])
+        products(work.delta, work.mean, work.record, work.base[j], work.slide[j])
     work.delta[:] = 0
     work.mean[:] = 0
     return client, mine
@@ -163,8 +181,9 @@ def seat(host: Host, work: Work, i: int) -> tuple[Client, Work]:
 
 @kernel
 def pad(x: NDArray[Any], padded: NDArray[Any], width: int, k: int) -> None:
-    """X ``[k·p]`` into ``[k·width]``, of which it leaves the padding alone."""
+    """X ``[k·p]`` into ``[k·width]``."""
     p = len(x) // k
+    padded[:] = 0  # the padding too: where a client before this one diverged, NaN stands there
     for c in range(k):
         padded[c * width : c * width + p] = x[c * p : (c + 1) * p]
 

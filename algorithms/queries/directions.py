@@ -169,6 +169,36 @@ def project(u: Direction, record: NDArray[Any], scores: NDArray[np.float64]) -> 
 
 
 @kernel
+def project_both(
+    u: Direction,
+    x: NDArray[Any],
+    record: NDArray[Any],
+    scores: NDArray[np.float64],
+    slopes: NDArray[np.float64],
+) -> None:
+    """``scores = Xa`` for X ``[k·width]`` beside ``slopes[c] = ⟨u_c, a⟩``, with the record loaded once for both."""
+    n = u.length
+    for c in range(u.k):
+        total = record.dtype.type(0)
+        slope = total
+        for part in range(u.parts):
+            row = c * u.parts + part
+            a, y = record[part * n : part * n + n], x[row * n : row * n + n]
+            if u.kind == _RADEMACHER:
+                bit, words = row_bit(row), u.words[(row >> 5) * n : (row >> 5) * n + n]
+                for j in range(n):
+                    total += y[j] * a[j]
+                    slope += a[j] if np.uint32(words[j] & bit) else -a[j]
+            else:
+                values = u.values[row * n : row * n + n]
+                for j in range(n):
+                    total += y[j] * a[j]
+                    slope += values[j] * a[j]
+        scores[c] = total
+        slopes[c] = slope
+
+
+@kernel
 def add(target: NDArray[Any], scale: float, u: Direction) -> None:
     """``target += scale·u``, ``[k·width]``."""
     plus, n = target.dtype.type(scale), u.length

@@ -134,10 +134,11 @@ class GeneralStage:
             self.memory[block.at], self.visits[block.at] = seen, visit
 
     def _seen(self, block: Block, where: Tensor, u: Tensor, visit: int) -> NDArray[np.float64]:
-        above = self._ask(block, self.phi[where] + self.cost.mu * u, visit)[0]
+        above: NDArray[np.float64] = self._ask(block, self.phi[where] + self.cost.mu * u, visit)[0]
         if self.cost.estimator != "two-point":
             return above
-        return 0.5 * (above - self._ask(block, self.phi[where] - self.cost.mu * u, visit)[1])
+        below = self._ask(block, self.phi[where] - self.cost.mu * u, visit)[1]
+        return np.asarray(0.5 * (above - below))
 
     def _ask(self, block: Block, points: Tensor, visit: int) -> NDArray[np.float64]:
         """Values of a block's components at points ``[q, d]``, with either of the two noises of a query ``[2, q]``."""

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .clients import Client, Host, Work, desk, fetch, finish, score, seat
+from .clients import Client, Host, Work, desk, fetch, finish, score, seat, shift
 from .compiled import FINGERPRINT, entry, kernel
-from .directions import Direction, add, draw_direction, project, room, row_bit
+from .directions import Direction, add, draw_direction, project, project_both, room, row_bit
 from .links import loss, residual
 from .words import draw_component, normal_pair
 
@@ -38,8 +38,12 @@ def query(two_point: bool, link: int, client: Client, work: Work, u: Direction, 
     for j in range(h * client.chunk, min((h + 1) * client.chunk, len(client.labels))):
         label = client.labels[j]
         fetch(client, work, j)
-        score(client, work, j, visit)
-        project(u, work.record, slopes)
+        if visit == 0:
+            score(client, work, j, 0)
+            project(u, work.record, slopes)
+        else:
+            project_both(u, work.delta, work.record, scores, slopes)
+            shift(work, j, visit)
         for c in range(len(scores)):
             scores[c] += mu * slopes[c]
         above += loss(link, scores, label)

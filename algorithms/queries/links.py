@@ -16,7 +16,7 @@ SOFTMAX, LOGISTIC, SQUARES = 0, 1, 2
 def loss(link: int, scores: NDArray[np.float64], label: float) -> float:
     """ℓ of a record with scores ``[k]`` and a label, a class as its number."""
     if link == SQUARES:
-        return 0.5 * (scores[0] - label) * (scores[0] - label)
+        return float(0.5 * (scores[0] - label) * (scores[0] - label))
     if link == LOGISTIC:
         margin = scores[0] if label > 0 else -scores[0]
         # Either form of log(1 + exp(−margin)), whichever cannot overflow.
@@ -27,7 +27,7 @@ def loss(link: int, scores: NDArray[np.float64], label: float) -> float:
     total = 0.0
     for c in range(len(scores)):
         total += math.exp(scores[c] - largest)
-    return math.log(total) + largest - scores[int(label)]
+    return float(math.log(total) + largest - scores[int(label)])
 
 
 @kernel

@@ -21,7 +21,13 @@ COMMAND = str(Path(sys.executable).with_name("dualfed"))
 
 def call(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [COMMAND, *arguments], cwd=cwd, capture_output=True, text=True, check=False, timeout=280, stdin=subprocess.DEVNULL
+        [COMMAND, *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=280,
+        stdin=subprocess.DEVNULL,
     )
 
 
@@ -43,14 +49,21 @@ def test_the_quickstart(tmp_path: Path) -> None:
     assert plain["accuracy"] > summary["accuracy"]
     assert 7.5 < summary["epsilon_max"] <= 8.0
     text = " ".join(done.stdout.replace("│", " ").split())
-    for words in (f"{100 * summary['accuracy']:.1f} %", "guaranteed (8.00, 1e-05)-DP", "Each client holds", "without privacy"):
+    for words in (
+        f"{100 * summary['accuracy']:.1f} %",
+        "guaranteed (8.00, 1e-05)-DP",
+        "Each client holds",
+        "without privacy",
+    ):
         assert words in text
     for name in ("config.toml", "environment.json", "ledger.sqlite", "model.safetensors", "plots/accuracy-epsilon.png"):
         assert (folder / name).is_file(), name
     for table in ("metrics", "diagnostics", "timing", "clients"):
         assert len(pd.read_parquet(folder / f"{table}.parquet"))
     # Nothing of Ray's start-up reaches the user: every line on the error stream is the progress of one of the two runs.
-    noise = [line for line in done.stderr.splitlines() if not re.match(r"(quickstart|without privacy): round \d+/\d+", line)]
+    noise = [
+        line for line in done.stderr.splitlines() if not re.match(r"(quickstart|without privacy): round \d+/\d+", line)
+    ]
     assert noise == []
     assert leftovers() <= before
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import dualfed
@@ -31,8 +32,11 @@ class Told:
         return " ".join(self.out.replace("│", " ").split())
 
 
+Command = Callable[..., Told]
+
+
 @pytest.fixture
-def dualfed_command(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path):  # noqa: ANN201
+def dualfed_command(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
     """Run the command in this process, in an empty folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "160")
@@ -62,7 +66,7 @@ def test_help_and_version_import_nothing_heavy() -> None:
         assert "dualfed" in done.stdout
 
 
-def test_version(dualfed_command) -> None:  # noqa: ANN001
+def test_version(dualfed_command: Command) -> None:
     told = dualfed_command("--version")
     assert (told.code, told.out.strip()) == (0, f"dualfed {dualfed.__version__}")
 
@@ -95,7 +99,7 @@ def test_the_module_is_the_command() -> None:
         (["ledger", "show", "nowhere"], "RUN"),
     ],
 )
-def test_what_a_person_can_cause_is_one_sentence(dualfed_command, arguments: list[str], field: str) -> None:  # noqa: ANN001
+def test_what_a_person_can_cause_is_one_sentence(dualfed_command: Command, arguments: list[str], field: str) -> None:
     engine = ["--engine", "inline"] if arguments[0] == "run" else []
     told = dualfed_command(*arguments, *engine)
     assert told.code == 2
@@ -108,8 +112,10 @@ def test_what_a_person_can_cause_is_one_sentence(dualfed_command, arguments: lis
     assert not Path("dualfed-out").exists() or not any(Path("dualfed-out").iterdir())
 
 
-@pytest.mark.parametrize("arguments", [["run", "--no-such-option"], ["no-such-command"], ["resume"], ["run", "--engine=x"]])
-def test_usage_errors_end_with_2(dualfed_command, arguments: list[str]) -> None:  # noqa: ANN001
+@pytest.mark.parametrize(
+    "arguments", [["run", "--no-such-option"], ["no-such-command"], ["resume"], ["run", "--engine=x"]]
+)
+def test_usage_errors_end_with_2(dualfed_command: Command, arguments: list[str]) -> None:
     assert dualfed_command(*arguments).code == 2
 
 
@@ -127,7 +133,7 @@ def test_a_defect_shows_its_traceback(tmp_path: Path) -> None:
     assert "RuntimeError: a defect" in done.stderr
 
 
-def test_init_writes_a_file_that_runs(dualfed_command) -> None:  # noqa: ANN001
+def test_init_writes_a_file_that_runs(dualfed_command: Command) -> None:
     told = dualfed_command("init", "mine.toml")
     assert (told.code, Path("mine.toml").is_file()) == (0, True)
     assert dualfed_command("init", "mine.toml").code == 2
@@ -136,14 +142,14 @@ def test_init_writes_a_file_that_runs(dualfed_command) -> None:  # noqa: ANN001
     assert Path("dualfed-out/run-1/metrics.parquet").is_file()
 
 
-def test_list(dualfed_command) -> None:  # noqa: ANN001
+def test_list(dualfed_command: Command) -> None:
     told = dualfed_command("list")
     assert told.code == 0
     for word in ("fedspd-dp", "server", "record", "guaranteed", "claimed", "quickstart", "softmax", "digits", "idx"):
         assert word in told.out
 
 
-def test_a_run_its_ledger_and_its_plots(dualfed_command) -> None:  # noqa: ANN001
+def test_a_run_its_ledger_and_its_plots(dualfed_command: Command) -> None:
     told = dualfed_command("run", *SMALL, "--out", "one", "--seed", "3")
     assert told.code == 0, told.err
     assert "guaranteed (8.00, 1e-05)-DP for one record of a client" in told.flat
@@ -165,7 +171,7 @@ def test_a_run_its_ledger_and_its_plots(dualfed_command) -> None:  # noqa: ANN00
     assert dualfed_command("run", *SMALL, "--out", "one").code == 2
 
 
-def test_a_claimed_epsilon_is_never_printed_bare(dualfed_command) -> None:  # noqa: ANN001
+def test_a_claimed_epsilon_is_never_printed_bare(dualfed_command: Command) -> None:
     told = dualfed_command("run", *SMALL, "--out", "one", "--set", "method.state=paper", "--set", "method.memory=1")
     assert told.code == 0, told.err
     for line in (told.err + told.out).splitlines():
@@ -179,22 +185,27 @@ def test_a_claimed_epsilon_is_never_printed_bare(dualfed_command) -> None:  # no
         assert all("(claimed)" in row for row in rows)
 
 
-def test_without_noise(dualfed_command) -> None:  # noqa: ANN001
+def test_without_noise(dualfed_command: Command) -> None:
     told = dualfed_command("run", *SMALL, "--out", "one", "--set", "privacy.mode=none")
     assert "ε = ∞ (no noise)" in told.flat
     assert "∞ (no noise)" in dualfed_command("ledger", "show", "one").out
     assert not Path("one/plots/accuracy-epsilon.png").exists()
 
 
-def test_the_run_without_privacy_stands_beside(dualfed_command) -> None:  # noqa: ANN001
+def test_the_run_without_privacy_stands_beside(dualfed_command: Command) -> None:
     told = dualfed_command("run", *SMALL, "--out", "one", "--set", "compare_without_privacy=true")
     assert told.code == 0
     assert "The same run with and without privacy" in told.flat
     assert Path("one/without-privacy/metrics.parquet").is_file()
 
 
-def test_a_spent_budget_ends_well_and_says_so(dualfed_command) -> None:  # noqa: ANN001
-    settings = ["privacy.mode=noise-multiplier", "privacy.noise_multiplier=2.0", "privacy.budget=1.0", "method.rounds=60"]
+def test_a_spent_budget_ends_well_and_says_so(dualfed_command: Command) -> None:
+    settings = [
+        "privacy.mode=noise-multiplier",
+        "privacy.noise_multiplier=2.0",
+        "privacy.budget=1.0",
+        "method.rounds=60",
+    ]
     told = dualfed_command("run", *SMALL, "--out", "one", *(f"--set={setting}" for setting in settings))
     assert told.code == 0, told.err
     assert "4 of 4 clients stopped because their budget of ε = 1.00 is spent, after" in told.flat

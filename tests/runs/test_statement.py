@@ -55,9 +55,9 @@ def test_sentences() -> None:
     )
     assert said(status="claimed").startswith("claimed, not guaranteed: (8.00, 1e-05)-DP")
     assert "seeded" not in said(noise="secret")
-    assert privacy_sentence(
-        math.inf, 1e-5, status="guaranteed", unit="record", account="", noise="seeded"
-    ).startswith("ε = ∞ (no noise)")
+    assert privacy_sentence(math.inf, 1e-5, status="guaranteed", unit="record", account="", noise="seeded").startswith(
+        "ε = ∞ (no noise)"
+    )
 
 
 def test_few_records_are_named() -> None:

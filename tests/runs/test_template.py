@@ -47,7 +47,19 @@ def test_examples_are_valid_values() -> None:
     ]
     tables = tomllib.loads("\n".join(lines))
     graph = tables.pop("topology")  # no kind of graph takes all of these
+    data = tables.pop("data")  # and no source of data
     parse(tables)
+    table = "label label_classes client ranges standardise categories statistics numeric categorical missing"
+    hub = "repository subset revision split test_split"
+    for kind, names in (
+        ("csv", f"path test_path separator {table}"),
+        ("parquet", f"path {table}"),
+        ("image-folder", "path image_size grayscale"),
+        ("hub", f"{hub} {table}"),
+        ("hub", f"{hub} label image image_size grayscale"),
+    ):
+        given = {"name": kind, **{name: data[name] for name in names.split()}}
+        parse({**tables, "data": given | ({"statistics": "private"} if "numeric" in given else {})})
     for kind, names in (("erdos-renyi", "p"), ("torus", "rows cols"), ("watts-strogatz", "degree rewire")):
         parse({**tables, "topology": {"kind": kind, **{name: graph[name] for name in names.split()}}})
 
