@@ -80,7 +80,11 @@ class Finished:
 
 
 def run_inline(job: Job, listen: Listener) -> Finished:
-    """Run without Ray, in this process. Ctrl-C ends after the round in progress."""
+    """Run without Ray, in this process, on one torch thread. Ctrl-C ends after the round in progress."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # small batched products: a second thread on a busy core slows them many times
     fleet = InlineFleet(job.specs, job.shards, job.test)
     ledger = job.ledger.open()
     try:
@@ -91,6 +95,7 @@ def run_inline(job: Job, listen: Listener) -> Finished:
     finally:
         ledger.close()
         fleet.close()
+        torch.set_num_threads(threads)
 
 
 @contextmanager

@@ -27,6 +27,20 @@ def keep(pair: Tensor, noise: Tensor) -> Tensor:
         A = torch.diag_embed((1 - r.nan_to_num(0.0)).clamp(min=0))
         if variant == "js1":  # one s: the smaller
             A = torch.diagonal(A, dim1=1, dim2=2).amin(1)[:, None, None] * eye
+        D = torch.diagonal(A, dim1=1, dim2=2).clone()
+        if variant == "jsL":
+            D[:, 0] = 1
+            A = torch.diag_embed(D)
+        if variant == "jsW":
+            D[:, 1] = 1
+            A = torch.diag_embed(D)
+        if variant == "sqrt":
+            A = A.sqrt()
+        if variant == "half":
+            A = torch.diag_embed((1 - 0.5 * r.nan_to_num(0.0)).clamp(min=0))
+        if variant == "w0":
+            D[:, 0] = 0
+            A = torch.diag_embed(D)
         if variant == "joint":
             t = torch.diagonal(noise, dim1=1, dim2=2).sum(1) / torch.diagonal(gram, dim1=1, dim2=2).sum(1)
             A = (1 - t.nan_to_num(0.0)).clamp(min=0)[:, None, None] * eye

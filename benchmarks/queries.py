@@ -4,8 +4,8 @@
 
 Both sides ask the same number of function values of the same softmax model on the same records, one query a client and
 step, and both update every client's parameters by ``baseline``'s rule. The torch side stacks the clients: ``randn`` for
-all directions of a step, one gather of records, two batched products. Sides alternate, and the best of each counts.
-Since a host runs one thread, both sides are first measured with one torch thread; the torch side again with all.
+all directions of a step, one gather of records, one batched product. Both sides run one thread, as a host does; torch
+once more with all.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ def torch_stage(
     return clients * (records + steps)
 
 
-def best(run: Callable[[], int], repeats: int) -> float:
-    """Queries per second of the fastest of several runs."""
-    rates = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        queries = run()
-        rates.append(queries / (time.perf_counter() - start))
-    return max(rates)
+def rate(run: Callable[[], int], threads: int = 1) -> float:
+    """Queries per second with a number of torch threads."""
+    torch.set_num_threads(threads)
+    start = time.perf_counter()
+    queries = run()
+    elapsed = time.perf_counter() - start
+    torch.set_num_threads(1)
+    return queries / elapsed
 
 
 def main() -> None:
@@ -111,11 +111,7 @@ def main() -> None:
         start = time.perf_counter()
         ours(estimator, "rademacher")()
         print(f"first call, {estimator}: {time.perf_counter() - start:.2f} s, compiling or loading included")
-    base = best(stacked, given.repeats)
-    print(f"{'torch, gaussian, 1 thread':38s}{base:12,.0f} queries/s")
-    torch.set_num_threads(cpus)
-    print(f"{f'torch, gaussian, {cpus} threads':38s}{best(stacked, given.repeats):12,.0f} queries/s")
-    torch.set_num_threads(1)
+    print(f"{f'torch, gaussian, {cpus} threads':38s}{rate(stacked, cpus):12,.0f} queries/s")
     cases: list[tuple[Estimator, DirectionKind, torch.dtype]] = [
         ("baseline", "rademacher", torch.float32),
         ("baseline", "rademacher", torch.float64),
@@ -129,10 +125,11 @@ def main() -> None:
     for estimator, direction, dtype in cases:
         run = ours(estimator, direction, dtype)
         run()
-        # The torch side again beside each case: the machine may be busier now than it was.
-        rate, beside = best(run, given.repeats), best(stacked, 1)
+        # In turns, since a shared machine is busier at one time than at another; the best of each counts.
+        turns = [(rate(run), rate(stacked)) for _ in range(given.repeats)]
+        mine, torch_rate = (max(side) for side in zip(*turns, strict=True))
         name = f"{estimator}, {direction}, {str(dtype).removeprefix('torch.')}"
-        print(f"{name:38s}{rate:12,.0f} queries/s  {rate / max(base, beside):6.1f} times torch")
+        print(f"{name:38s}{mine:12,.0f} queries/s, torch {torch_rate:8,.0f}, {mine / torch_rate:6.1f} times")
 
 
 if __name__ == "__main__":

@@ -85,7 +85,9 @@ def _facts(held: Holdings, config: RunConfig) -> Table:
     facts.add_row("partition", f"{config.partition.scheme}, {len(held.members):,} clients" + _left_out(held))
     if "distance" in held.frame:
         skew = float((held.frame["distance"] * held.frame["records"]).sum() / held.frame["records"].sum())
-        facts.add_row("label skew", f"{skew:.3f} (0: all clients alike; mean distance of a client's shares from everybody's)")
+        facts.add_row(
+            "label skew", f"{skew:.3f} (0: all clients alike; mean distance of a client's shares from everybody's)"
+        )
     return facts
 
 
@@ -93,7 +95,9 @@ def _labels(held: Holdings) -> str:
     names = held.class_names
     if not names:
         return "real targets"
-    return f"{len(names)} classes" + (": " + ", ".join(names) if held.dataset.class_names and len(names) <= _COLUMNS else "")
+    return f"{len(names)} classes" + (
+        ": " + ", ".join(names) if held.dataset.class_names and len(names) <= _COLUMNS else ""
+    )
 
 
 def _left_out(held: Holdings) -> str:
@@ -119,7 +123,9 @@ def _clients(held: Holdings) -> Table:
     numbers = list(held.frame.columns[2:])
     if shares:
         numbers = [column for column in numbers if column not in ("classes", "largest_share")]
-    table = _table("Who holds what", "client", *(_titles(column) for column in numbers), *(f"% {escape(name)}" for name in shares))
+    table = _table(
+        "Who holds what", "client", *(_titles(column) for column in numbers), *(f"% {escape(name)}" for name in shares)
+    )
     for position, row in enumerate(held.frame.itertuples(index=False)):
         cells = [_number(getattr(row, column), column) for column in numbers]
         cells += [f"{100 * share:.1f}" for share in held.proportions[position, : len(shares)]]

@@ -14,9 +14,7 @@ from .section import Section
 
 Value = str | int | float | bool
 Policy = Literal["refuse", "drop", "indicator"]
-Source = Literal[
-    "digits", "breast-cancer", "synthetic", "idx", "npz", "csv", "parquet", "image-folder", "hub"
-]
+Source = Literal["digits", "breast-cancer", "synthetic", "idx", "npz", "csv", "parquet", "image-folder", "hub"]
 
 _TABLE = frozenset(
     "label label_classes client numeric categorical ranges centred standardise categories statistics missing "
@@ -170,7 +168,9 @@ def _only_used(config: DataConfig) -> None:
         if value != info.get_default(call_default_factory=True):
             sources = ", ".join(source for source, used in _USES.items() if field in used)
             shown = str(value) if isinstance(value, Path) else value
-            raise InvalidValue(f"data.{field}", shown, f"leave it out: data.name = {config.name!r}, it is for {sources}")
+            raise InvalidValue(
+                f"data.{field}", shown, f"leave it out: data.name = {config.name!r}, it is for {sources}"
+            )
 
 
 def _check_table(config: DataConfig) -> None:
@@ -213,7 +213,9 @@ def _check_missing(config: DataConfig) -> None:
         if column not in known:
             raise InvalidValue(f"data.missing.{column}", policy, "no such column is used; take the line out")
         if policy == "indicator" and column in (config.label, config.client):
-            raise InvalidValue(f"data.missing.{column}", policy, 'a label or client cannot be missing; "drop" or "refuse"')
+            raise InvalidValue(
+                f"data.missing.{column}", policy, 'a label or client cannot be missing; "drop" or "refuse"'
+            )
 
 
 def _repeated(names: Iterable[str]) -> str | None:

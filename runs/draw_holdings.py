@@ -48,7 +48,10 @@ def draw_holdings(held: Holdings, target: Path) -> list[Path]:
     _draw_sizes(above, sizes[order], many)
     _name_clients(below, held, many)
     figure.suptitle(
-        f"{held.dataset.name}: {int(sizes.sum()):,} training records of {len(sizes):,} clients", fontsize=11, x=0.01, ha="left"
+        f"{held.dataset.name}: {int(sizes.sum()):,} training records of {len(sizes):,} clients",
+        fontsize=11,
+        x=0.01,
+        ha="left",
     )
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -97,7 +100,12 @@ def _bars(figure: Figure, axes: Axes, held: Holdings) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     if classes <= _LEGEND:
         figure.legend(
-            *axes.get_legend_handles_labels(), loc="outside right upper", frameon=False, title="class", reverse=True, fontsize=9
+            *axes.get_legend_handles_labels(),
+            loc="outside right upper",
+            frameon=False,
+            title="class",
+            reverse=True,
+            fontsize=9,
         )
     else:
         axes.set_ylabel(f"share of each of {classes} classes")
@@ -133,10 +141,14 @@ def _name_clients(axes: Axes, held: Holdings, many: bool) -> None:
     if clients <= _NAMED and (named or clients <= 20):
         long = max(map(len, held.names)) * clients > 90
         labels = [name if len(name) <= 18 else f"{name[:17]}…" for name in held.names]
-        axes.set_xticks(np.arange(clients), labels, rotation=60 if long else 0, ha="right" if long else "center", fontsize=9)
+        axes.set_xticks(
+            np.arange(clients), labels, rotation=60 if long else 0, ha="right" if long else "center", fontsize=9
+        )
     else:
         axes.xaxis.get_major_locator().set_params(integer=True)
-    sorted_by = "" if not many else " (sorted by the class they hold most of)" if held.proportions.size else " (sorted by size)"
+    sorted_by = (
+        "" if not many else " (sorted by the class they hold most of)" if held.proportions.size else " (sorted by size)"
+    )
     axes.set_xlabel(f"clients{sorted_by}")
 
 

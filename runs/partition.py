@@ -93,7 +93,9 @@ def _by_column(config: PartitionConfig, holders: NDArray[np.int64] | None, names
     kept = [rows for rows in members if len(rows) >= config.min_size]
     if not kept:
         most = max(len(rows) for rows in members)
-        raise InvalidValue("partition.min_size", config.min_size, f"no client holds so many records; give at most {most}")
+        raise InvalidValue(
+            "partition.min_size", config.min_size, f"no client holds so many records; give at most {most}"
+        )
     if config.clients is not None and config.clients != len(kept):
         cure = f"the client column gives {len(kept)} clients; leave it out, or give that number"
         raise InvalidValue("partition.clients", config.clients, cure)
@@ -129,7 +131,9 @@ def _pathological_owners(labels: NDArray[Any], config: PartitionConfig, rng: np.
     clients, each = int(config.clients or 0), config.classes_per_client
     present, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
     if each > len(present):
-        raise InvalidValue("partition.classes_per_client", each, f"there are {len(present)} classes; give at most that many")
+        raise InvalidValue(
+            "partition.classes_per_client", each, f"there are {len(present)} classes; give at most that many"
+        )
     if clients * each < len(present):
         cure = f"{clients} clients of {each} classes cannot hold all {len(present)}; give {-(-len(present) // clients)} or more"
         raise InvalidValue("partition.classes_per_client", each, cure)
@@ -144,8 +148,13 @@ def _pathological_owners(labels: NDArray[Any], config: PartitionConfig, rng: np.
         owners[rows] = np.repeat(rng.permutation(takers), _even(len(rows), len(takers)))
     sizes = np.bincount(owners, minlength=clients)
     if (least := int(sizes.min())) < config.min_size:
-        field, cure = "partition.min_size", f"client {sizes.argmin()} would hold {least} records of its {each} classes; "
-        cure += f"lower it to {least}, or take fewer clients" if least else "take fewer clients, or more classes for each"
+        field, cure = (
+            "partition.min_size",
+            f"client {sizes.argmin()} would hold {least} records of its {each} classes; ",
+        )
+        cure += (
+            f"lower it to {least}, or take fewer clients" if least else "take fewer clients, or more classes for each"
+        )
         raise InvalidValue(field, config.min_size, cure)
     return owners
 

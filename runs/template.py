@@ -109,7 +109,10 @@ _SECTIONS: dict[str, tuple[str, dict[str, tuple[str, Any]]]] = {
     "problem": (
         "Model, loss and regulariser, and the constants that the sensitivity rests on.",
         {
-            "kind": ('"softmax", "logistic", "hinge", "least-squares", "module", or that of an installed package', None),
+            "kind": (
+                '"softmax", "logistic", "hinge", "least-squares", "module", or that of an installed package',
+                None,
+            ),
             "regulariser": ('"none", "l2", "l1", "elastic-net", "box" or "ball"', None),
             "weight": ("of l2 (w/2)‖x‖², l1 w‖x‖₁, or the l1 part of elastic-net", None),
             "weight_l2": ("of the l2 part of elastic-net", None),

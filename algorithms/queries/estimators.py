@@ -82,7 +82,8 @@ def local_stage(
 
     Softmax, logistic and least-squares problems on the CPU run in compiled code. Any other problem needs a method
     ``values(x [q, d], features [q, n, p], labels [q, n]) -> [q]`` (mean losses, row by row), which every linear problem
-    has by its ``record_losses``; it sees the same draws. The regulariser takes no part, and ``problem.clip`` only in ``gradient``.
+    has by its ``record_losses``; it sees the same draws. The regulariser takes no part, and ``problem.clip`` only in
+    ``gradient``.
 
     Args:
         problem: the model and loss.

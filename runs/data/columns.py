@@ -70,7 +70,9 @@ def drop_missing(table: Table, config: DataConfig) -> Table:
         if policy == "drop":
             kept &= ~absent
     if not kept.any():
-        raise InvalidValue("data.missing", config.missing, f"no record of {table.origin} has all its values; none is left")
+        raise InvalidValue(
+            "data.missing", config.missing, f"no record of {table.origin} has all its values; none is left"
+        )
     return table.take(kept)
 
 
@@ -140,7 +142,9 @@ def fit(train: Table, config: DataConfig) -> Encoding:
 def _sentence(config: DataConfig) -> str:
     said = []
     if config.ranges:
-        said.append(f"{len(config.ranges)} numeric columns mapped from public ranges to {'-1' if config.centred else '0'}..1")
+        said.append(
+            f"{len(config.ranges)} numeric columns mapped from public ranges to {'-1' if config.centred else '0'}..1"
+        )
     if config.standardise:
         said.append(f"{len(config.standardise)} numeric columns standardised by public constants")
     if config.numeric:
@@ -197,9 +201,7 @@ def _one_hot(column: str, texts: list[str], config: DataConfig, strict: bool) ->
     return encode
 
 
-def _codes(
-    table: Table, column: str, codes: Mapping[Any, int], field: str, strict: bool = True
-) -> NDArray[np.int64]:
+def _codes(table: Table, column: str, codes: Mapping[Any, int], field: str, strict: bool = True) -> NDArray[np.int64]:
     """The code of each cell ``[n]``, −1 for a value that has none unless ``strict``."""
     cells = table.columns[column]
     found = np.array([codes.get(cell, -1) for cell in cells], dtype=np.int64)

@@ -23,7 +23,9 @@ def hub_tables(config: DataConfig) -> tuple[Table, Table | None]:
     return tuple(  # type: ignore[return-value]
         None
         if part is None
-        else from_arrow(part.with_format("arrow")[:], config, f"split {name}", "data.repository", str(config.repository))
+        else from_arrow(
+            part.with_format("arrow")[:], config, f"split {name}", "data.repository", str(config.repository)
+        )
         for name, part in _parts(config)
     )
 

@@ -43,12 +43,16 @@ def image_folder(folder: Path, config: DataConfig) -> tuple[Raw, Raw | None, tup
     if not (folder / "test").is_dir() or not apart:
         return train, None, tuple(names)
     if extra := sorted(set(_classes(folder / "test")) - set(names)):
-        raise InvalidValue("data.path", str(folder / "test" / extra[0]), "this class has no folder among the training images")
+        raise InvalidValue(
+            "data.path", str(folder / "test" / extra[0]), "this class has no folder among the training images"
+        )
     present = [name for name in names if (folder / "test" / name).is_dir()]
     test = _read(folder / "test", present, config, {name: code for code, name in enumerate(names)})
     if test.features.shape[1:] != train.features.shape[1:]:
         shapes = [f"{part.features.shape[1]}×{part.features.shape[2]}" for part in (train, test)]
-        cure = f"training images have {shapes[0]} pixels, test images {shapes[1]}; give data.image_size = [height, width]"
+        cure = (
+            f"training images have {shapes[0]} pixels, test images {shapes[1]}; give data.image_size = [height, width]"
+        )
         raise InvalidValue("data.path", str(folder), cure)
     return train, test, tuple(names)
 

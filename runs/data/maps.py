@@ -65,9 +65,7 @@ def _random_fourier(raw: Raw, config: DataConfig) -> Raw:
     weights = (rng.standard_normal((features.shape[1], wanted)) / config.bandwidth).astype(features.dtype)
     phases = rng.uniform(0, 2 * np.pi, wanted).astype(features.dtype)
     mapped = np.cos(features @ weights + phases) * math.sqrt(2 / wanted)
-    words = (
-        f"{wanted} random Fourier features of bandwidth {config.bandwidth:g} (feature_seed {config.feature_seed})"
-    )
+    words = f"{wanted} random Fourier features of bandwidth {config.bandwidth:g} (feature_seed {config.feature_seed})"
     return Raw(mapped.astype(features.dtype), raw.labels, units=words, norm_bound=math.sqrt(2))
 
 
@@ -104,7 +102,9 @@ def _scattering(raw: Raw, config: DataConfig) -> Raw:
         for start in range(0, len(planes), _CHUNK)
     ]
     features = np.concatenate([chunk.reshape(len(chunk), -1) for chunk in chunks])
-    words = f"the scattering transform of each {height}×{width} image at scale 2^{scale} ({features.shape[1]} coefficients)"
+    words = (
+        f"the scattering transform of each {height}×{width} image at scale 2^{scale} ({features.shape[1]} coefficients)"
+    )
     made = Raw(features, raw.labels, units=words)
     if config.features_out is None:
         return made
