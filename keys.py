@@ -10,10 +10,13 @@ from __future__ import annotations
 import hashlib
 import secrets
 import struct
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 _NAME = struct.Struct("<qqq")
+_LOW = (1 << 64) - 1
 
 
 def noise_key(seed: int | None) -> bytes:
@@ -41,3 +44,18 @@ def stream_key(key: bytes, purpose: str, client: int = 0, round: int = 0, grant:
 def generator(key: bytes, purpose: str, client: int = 0, round: int = 0, grant: int = 0) -> np.random.Generator:
     """A numpy generator for the stream with this name. Asking twice gives the same numbers twice."""
     return np.random.Generator(np.random.Philox(key=stream_key(key, purpose, client, round, grant)))
+
+
+def words(streams: Sequence[int], count: int) -> np.ndarray:
+    """The first ``count`` 64-bit words of each stream, uint64 ``[len(streams), count]``; a stream is its 128-bit key.
+
+    One generator is set to each key in turn, which costs a sixth of making a generator for each.
+    """
+    found = np.empty((len(streams), count), dtype=np.uint64)
+    philox = np.random.Philox(key=0)
+    state: Any = philox.state
+    for row, stream in enumerate(streams):
+        state["state"]["key"] = np.array([stream & _LOW, stream >> 64], dtype=np.uint64)
+        philox.state = state
+        found[row] = philox.random_raw(count)
+    return found

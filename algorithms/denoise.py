@@ -41,6 +41,14 @@ def keep(pair: Tensor, noise: Tensor) -> Tensor:
         if variant == "w0":
             D[:, 0] = 0
             A = torch.diag_embed(D)
+        if variant.startswith("wien"):
+            c, both = float(variant[4:7]), variant.endswith("b")
+            q = 1 / r
+            sig = (q - 1 - 2 * (2 / d) ** 0.5).clamp(min=0)
+            W = (sig / (sig + c)).nan_to_num(1.0)
+            if not both:
+                W[:, 0] = D[:, 0]
+            A = torch.diag_embed(W)
         if variant == "joint":
             t = torch.diagonal(noise, dim1=1, dim2=2).sum(1) / torch.diagonal(gram, dim1=1, dim2=2).sum(1)
             A = (1 - t.nan_to_num(0.0)).clamp(min=0)[:, None, None] * eye

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from ..errors import DualfedError
-from ..keys import generator, stream_key
+from ..keys import stream_key, words
+from .draws import as_uniform, distinct_records, normal_single
 
 Batches = Literal["epoch", "independent", "iid"]
 
@@ -129,7 +130,7 @@ class NoiseGate:
         if self._injected is not None:
             return value.add_(self._injected)
         if self.noise_std.any():
-            noise = torch.from_numpy(self._normal(part, value.shape[1], _numpy_dtype(value.dtype)))
+            noise = self._noise(part, value.shape[1], value.dtype)
             std = torch.as_tensor(self.noise_std, dtype=value.dtype, device=value.device)
             value.addcmul_(noise.to(value.device), std[:, None])
         return value
@@ -140,18 +141,15 @@ class NoiseGate:
         ``epoch``: steps·batch distinct records, so that the batches are disjoint. ``independent``: each batch is ``batch``
         distinct records. ``iid``: every record is drawn anew, with replacement.
         """
-        granted, wanted = self._granted, steps * batch
-        drawn = np.empty((len(granted.clients), wanted), dtype=np.int64)
-        for row, (client, number) in enumerate(zip(granted.clients.tolist(), granted.numbers.tolist())):
-            records, size = generator(self._key, "records", client, granted.round, number), int(sizes[row])
-            if kind == "epoch":
-                drawn[row] = records.permutation(size)[:wanted]
-            elif kind == "iid":
-                drawn[row] = records.integers(0, size, wanted)
-            else:
-                for step in range(steps):
-                    drawn[row, step * batch : (step + 1) * batch] = records.permutation(size)[:batch]
-        return torch.from_numpy(drawn)
+        streams, limits = self.stream_keys("records"), np.asarray(sizes, dtype=np.int64)
+        if kind == "epoch":
+            return torch.from_numpy(distinct_records(streams, limits, steps * batch))
+        if kind == "iid":
+            uniform = as_uniform(words(streams, steps * batch))
+            return torch.from_numpy((uniform * limits[:, None]).astype(np.int64))
+        every = [stream_key(self._key, f"batch/{step}/{stream:x}") for stream in streams for step in range(steps)]
+        drawn = distinct_records(every, np.repeat(limits, steps), batch)
+        return torch.from_numpy(drawn.reshape(len(streams), steps * batch))
 
     def stream_keys(self, purpose: str) -> list[int]:
         """One key a granted client, from the noise key, the client, the round and the grant's number."""
@@ -161,14 +159,11 @@ class NoiseGate:
             for client, number in zip(granted.clients.tolist(), granted.numbers.tolist())
         ]
 
-    def _normal(self, part: int, d: int, dtype: type) -> np.ndarray:
-        granted = self._granted
-        noise = np.empty((len(granted.clients), d), dtype=dtype)
-        purpose = "noise" if part == 0 else f"noise/{part}"
-        for row, (client, number) in enumerate(zip(granted.clients.tolist(), granted.numbers.tolist())):
-            generator(self._key, purpose, client, granted.round, number).standard_normal(out=noise[row], dtype=dtype)
-        return noise
-
-
-def _numpy_dtype(dtype: torch.dtype) -> type:
-    return np.float32 if dtype == torch.float32 else np.float64
+    def _noise(self, part: int, d: int, dtype: torch.dtype) -> Tensor:
+        streams = self.stream_keys("noise" if part == 0 else f"noise/{part}")
+        if dtype == torch.float32:
+            return normal_single(streams, d)
+        noise = np.empty((len(streams), d))
+        for row, stream in enumerate(streams):
+            np.random.Generator(np.random.Philox(key=stream)).standard_normal(out=noise[row])
+        return torch.from_numpy(noise)

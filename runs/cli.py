@@ -12,6 +12,7 @@ import typer
 
 from .. import __version__
 from ..errors import DualfedError
+from .cli_data import data_app
 
 app = typer.Typer(
     name="dualfed",
@@ -23,6 +24,7 @@ app = typer.Typer(
 )
 ledger_app = typer.Typer(help="What each client has spent of its privacy budget.", no_args_is_help=True)
 app.add_typer(ledger_app, name="ledger")
+app.add_typer(data_app, name="data")
 
 
 class Engine(StrEnum):

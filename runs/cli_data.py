@@ -135,10 +135,10 @@ def _clients(held: Holdings) -> Table:
 
 def _quantiles(held: Holdings) -> Table:
     numbers: pd.DataFrame = held.frame.drop(columns=["client", "name"])
-    table = _table(f"Who holds what: {len(held.members):,} clients", "", *(_titles(column) for column in numbers))
+    table = _table(f"Who holds what: {len(held.members):,} clients", "", *(_titles(str(column)) for column in numbers))
     for name, level in (("least", 0.0), ("10 %", 0.1), ("median", 0.5), ("90 %", 0.9), ("most", 1.0)):
         at = numbers.quantile(level, interpolation="nearest")
-        table.add_row(name, *(_number(at[column], column) for column in numbers))
+        table.add_row(name, *(_number(float(at[str(column)]), str(column)) for column in numbers))
     return table
 
 

@@ -17,8 +17,20 @@ Policy = Literal["refuse", "drop", "indicator"]
 Source = Literal["digits", "breast-cancer", "synthetic", "idx", "npz", "csv", "parquet", "image-folder", "hub"]
 
 _TABLE = frozenset(
-    "label label_classes client numeric categorical ranges centred standardise categories statistics missing "
-    "missing_values".split()
+    {
+        "label",
+        "label_classes",
+        "client",
+        "numeric",
+        "categorical",
+        "ranges",
+        "centred",
+        "standardise",
+        "categories",
+        "statistics",
+        "missing",
+        "missing_values",
+    }
 )
 _IMAGES = frozenset({"image_size", "grayscale"})
 _HUB = frozenset({"repository", "subset", "revision", "split", "test_split", "image"})

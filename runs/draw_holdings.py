@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 from numpy.typing import NDArray
 
 from ..errors import InvalidValue
@@ -145,7 +145,7 @@ def _name_clients(axes: Axes, held: Holdings, many: bool) -> None:
             np.arange(clients), labels, rotation=60 if long else 0, ha="right" if long else "center", fontsize=9
         )
     else:
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     sorted_by = (
         "" if not many else " (sorted by the class they hold most of)" if held.proportions.size else " (sorted by size)"
     )

@@ -166,7 +166,7 @@ def _portions(counts: NDArray[np.int64], clients: int, each: int) -> NDArray[np.
     """
     most = np.minimum(counts, clients)
     target = min(clients * each, int(most.sum()))
-    portions = np.clip((clients * each * counts) // counts.sum(), 1, most)
+    portions: NDArray[np.int64] = np.clip((clients * each * counts) // counts.sum(), 1, most)
     while (total := int(portions.sum())) != target:
         if total < target:
             portions[np.where(portions < most, counts / portions, -np.inf).argmax()] += 1
@@ -177,7 +177,9 @@ def _portions(counts: NDArray[np.int64], clients: int, each: int) -> NDArray[np.
 
 def _even(total: int, parts: int) -> NDArray[np.int64]:
     """``total`` in ``parts`` that differ by at most one."""
-    return total // parts + (np.arange(parts) < total % parts).astype(np.int64)
+    sizes = np.full(parts, total // parts, dtype=np.int64)
+    sizes[: total % parts] += 1
+    return sizes
 
 
 def _dirichlet(size: int, alpha: float, rng: np.random.Generator) -> NDArray[np.float64]:

@@ -11,22 +11,22 @@ import numba
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_njit: Any = numba.njit
+# Sums may be reordered and fused, which is what lets loops use the whole vector unit; NaN and infinity keep their meaning,
+# so a run that diverges still shows it. A division by zero gives infinity: a check of each would end vector code too.
+_OPTIONS: dict[str, Any] = {"nogil": True, "fastmath": {"reassoc", "contract", "nsz"}, "error_model": "numpy"}
 
-# Sums may be reordered and fused, which is what lets loops use the whole vector unit. NaN and infinity keep their
-# meaning, so a run that diverges still shows it.
-FAST_MATH = {"reassoc", "contract", "nsz"}
+_njit: Any = numba.njit
 
 
 def kernel(function: F) -> F:
     """Compiles a function that only other kernels call; it is stored as a part of them."""
     # Wrappers for calls from Python would take a third of the compiler's time.
-    return cast(F, _njit(nogil=True, fastmath=FAST_MATH, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function))
+    return cast(F, _njit(**_OPTIONS, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function))
 
 
 def inlined(function: F) -> F:
     """As ``kernel``, for the few lines inside a loop that can be vectorised only once they stand in it."""
-    return cast(F, _njit(nogil=True, fastmath=FAST_MATH, forceinline=True)(function))
+    return cast(F, _njit(**_OPTIONS, forceinline=True)(function))
 
 
 def entry(function: F) -> F:
@@ -35,11 +35,10 @@ def entry(function: F) -> F:
     Numba keeps it beside this file, or in the user's cache folder where that is read-only (``NUMBA_CACHE_DIR`` names
     another). Where neither can be written the function is compiled anew in each process.
     """
-    options = {"nogil": True, "fastmath": FAST_MATH}
     try:
-        return cast(F, _njit(cache=True, **options)(function))
+        return cast(F, _njit(**_OPTIONS, cache=True)(function))
     except RuntimeError:  # numba found no folder that it may write to
-        return cast(F, _njit(**options)(function))
+        return cast(F, _njit(**_OPTIONS)(function))
 
 
 def _fingerprint() -> int:

@@ -30,7 +30,7 @@ _ONE = 1023 << 52
 _LN2 = math.log(2.0)
 _ROOT2 = math.sqrt(2.0)
 _TURN = 2.0 * math.pi * 2.0**-32
-_EIGHTH, _QUARTER_SHIFT, _QUARTERS = np.uint32(1 << 29), np.uint32(30), np.uint32(3)
+_EIGHTH = 1 << 29
 
 
 class Direction(NamedTuple):
@@ -103,43 +103,47 @@ def draw_direction(u: Direction, key: NDArray[np.uint64], component: int, visit:
 def _normals(words: NDArray[np.uint32], out: NDArray[Any]) -> None:
     """Box and Muller: ``√(−2 ln v)·(cos θ, sin θ)``, v and θ with 32 bits each, so |z| ≤ 6.8.
 
-    Logarithm, sine and cosine are series good to a few 1e−16, since calls of the mathematics library would keep the
-    loops from being vectorised.
+    Logarithm, sine and cosine are series good to a few 1e−16, and choices are made by arithmetic: calls and branches would
+    keep the loops from being vectorised.
     """
     half = len(words) // 2
-    number = np.empty(half, np.float64)
-    bits = number.view(np.int64)
-    exponent = np.empty(half, np.float64)
+    radius = _radii(words[:half])
+    first, second, angles = out[:half], out[half:], words[half:]
     for i in range(half):
-        number[i] = 2.0 * np.float64(words[i]) + 1.0  # v·2³³: odd, so v is never 0 nor 1
-    for i in range(half):
-        exponent[i] = np.float64((bits[i] >> 52) - (1023 + 33))
-        bits[i] = (bits[i] & _MANTISSA) | _ONE
-    for i in range(half):
-        m, e = number[i], exponent[i]
-        large = m > _ROOT2
-        m = 0.5 * m if large else m
-        e = e + 1.0 if large else e
-        s = (m - 1.0) / (m + 1.0)  # ln m = 2 artanh s, |s| < 0.172
-        q = s * s
-        tail = 1 / 11 + q * (1 / 13 + q * (1 / 15 + q * (1 / 17 + q * (1 / 19 + q * (1 / 21)))))
-        series = 1.0 + q * (1 / 3 + q * (1 / 5 + q * (1 / 7 + q * (1 / 9 + q * tail))))
-        radius = math.sqrt(-2.0 * (2.0 * s * series + e * _LN2))
-        word = words[half + i]
-        quarter = np.uint32((word + _EIGHTH) >> _QUARTER_SHIFT) & _QUARTERS
-        angle = np.float64(np.int32(np.uint32(word - np.uint32(quarter << _QUARTER_SHIFT)))) * _TURN  # |·| ≤ π/4
+        word = np.int64(angles[i])
+        quarter = (word + _EIGHTH) >> 30
+        angle = np.float64(word - (quarter << 30)) * _TURN  # from the nearest quarter turn, |·| ≤ π/4
         q = angle * angle
         tail = -1 / 39916800 + q * (1 / 6227020800 + q * (-1 / 1307674368000))
         sine = angle * (1.0 + q * (-1 / 6 + q * (1 / 120 + q * (-1 / 5040 + q * (1 / 362880 + q * tail)))))
         tail = 1 / 479001600 + q * (-1 / 87178291200 + q * (1 / 20922789888000))
         cosine = 1.0 + q * (-1 / 2 + q * (1 / 24 + q * (-1 / 720 + q * (1 / 40320 + q * (-1 / 3628800 + q * tail)))))
-        odd = (quarter & np.uint32(1)) != 0
-        x = sine if odd else cosine
-        y = cosine if odd else sine
-        x = -x if (quarter == np.uint32(1)) | (quarter == np.uint32(2)) else x
-        y = -y if quarter >= np.uint32(2) else y
-        out[i] = radius * x
-        out[half + i] = radius * y
+        odd = np.float64(quarter & 1)
+        x, y = cosine + odd * (sine - cosine), sine + odd * (cosine - sine)
+        first[i] = radius[i] * np.float64(1 - ((quarter + 1) & 2)) * x
+        second[i] = radius[i] * np.float64(1 - (quarter & 2)) * y
+
+
+@kernel
+def _radii(words: NDArray[np.uint32]) -> NDArray[np.float64]:
+    """``√(−2 ln v)`` of v = (word + ½)/2³²."""
+    number = np.empty(len(words), np.float64)
+    bits = number.view(np.int64)
+    exponent = np.empty(len(words), np.float64)
+    for i in range(len(words)):
+        number[i] = 2.0 * np.float64(words[i]) + 1.0  # v·2³³
+    for i in range(len(words)):
+        exponent[i] = np.float64((bits[i] >> 52) - (1023 + 33))
+        bits[i] = (bits[i] & _MANTISSA) | _ONE
+    for i in range(len(words)):
+        large = 1.0 if number[i] > _ROOT2 else 0.0
+        m = number[i] - 0.5 * number[i] * large
+        s = (m - 1.0) / (m + 1.0)  # ln m = 2 artanh s, |s| < 0.172
+        q = s * s
+        tail = 1 / 11 + q * (1 / 13 + q * (1 / 15 + q * (1 / 17 + q * (1 / 19 + q * (1 / 21)))))
+        series = 1.0 + q * (1 / 3 + q * (1 / 5 + q * (1 / 7 + q * (1 / 9 + q * tail))))
+        number[i] = math.sqrt(-2.0 * (2.0 * s * series + (exponent[i] + large) * _LN2))
+    return number
 
 
 @kernel

@@ -140,22 +140,20 @@ def fit(train: Table, config: DataConfig) -> Encoding:
 
 
 def _sentence(config: DataConfig) -> str:
+    numeric = {
+        "ranges": f"mapped from public ranges to {'-1' if config.centred else '0'}..1",
+        "standardise": "standardised by public constants",
+        "numeric": "standardised by private statistics of the training records",
+    }
+    categorical = {
+        "categories": "made zeros and ones by public categories",
+        "categorical": "made zeros and ones by private statistics (the values that occur in the training records)",
+    }
     said = []
-    if config.ranges:
-        said.append(
-            f"{len(config.ranges)} numeric columns mapped from public ranges to {'-1' if config.centred else '0'}..1"
-        )
-    if config.standardise:
-        said.append(f"{len(config.standardise)} numeric columns standardised by public constants")
-    if config.numeric:
-        said.append(f"{len(config.numeric)} numeric columns standardised by private statistics of the training records")
-    if config.categories:
-        said.append(f"{len(config.categories)} categorical columns to zeros and ones by public categories")
-    if config.categorical:
-        said.append(
-            f"{len(config.categorical)} categorical columns to zeros and ones by private statistics (the values that "
-            "occur in the training records)"
-        )
+    for kind, words in (("numeric", numeric), ("categorical", categorical)):
+        for field, done in words.items():
+            if count := len(getattr(config, field)):
+                said.append(f"{count} {kind} column{'' if count == 1 else 's'} {done}")
     if any(config.policy(column) == "indicator" for column in config.columns):
         said.append("missing values marked by a column of their own")
     if any(config.policy(column) == "drop" for column in [*config.columns, str(config.label)]):

@@ -74,7 +74,7 @@ def _dct(raw: Raw, config: DataConfig) -> Raw:
 
     images = _images(raw, "dct")
     height, width, channels = images.shape[1:]
-    pairs = sorted(((max(i, j), i + j, i, j) for i in range(height) for j in range(width)))
+    pairs = sorted((max(i, j), i + j, i, j) for i in range(height) for j in range(width))
     wanted, most = int(config.features_out or 0), len(pairs)
     if wanted > most:
         cure = f"an image of {height}×{width} pixels has {most} coefficients; give at most {most}"
@@ -93,7 +93,8 @@ def _scattering(raw: Raw, config: DataConfig) -> Raw:
     images, scale = _images(raw, "scattering"), config.scattering_scale
     height, width = images.shape[1:3]
     if 2**scale > min(height, width):
-        cure = f"2^{scale} pixels is more than an image of {height}×{width} has; give at most {int(math.log2(min(height, width)))}"
+        most = int(math.log2(min(height, width)))
+        cure = f"2^{scale} pixels is more than an image of {height}×{width} has; give at most {most}"
         raise InvalidValue("data.scattering_scale", scale, cure)
     transform = _transform(scale, height, width)
     planes = np.moveaxis(images, 3, 1)

@@ -80,7 +80,7 @@ def test_the_quickstart(tmp_path: Path, temporary: Path) -> None:
 
 
 def test_interrupt_and_resume(tmp_path: Path, temporary: Path) -> None:
-    settings = ["--set", "method.rounds=400", "--set", "compare_without_privacy=false", "--set", "evaluate_every=100"]
+    settings = ["--set", "method.rounds=200", "--set", "compare_without_privacy=false", "--set", "evaluate_every=100"]
     running = subprocess.Popen(
         [COMMAND, "run", "quickstart", "--out", "run", *settings],
         cwd=tmp_path,
@@ -101,7 +101,7 @@ def test_interrupt_and_resume(tmp_path: Path, temporary: Path) -> None:
     assert "Go on with: dualfed resume" in text
     stopped = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert stopped["ending"] == "stopped"
-    assert 0 < stopped["rounds_done"] < 400
+    assert 0 < stopped["rounds_done"] < 200
     spent = pd.read_parquet(tmp_path / "run" / "clients.parquet")["epsilon"]
 
     done = call("resume", "run", "--engine", "inline", cwd=tmp_path, temporary=temporary)
@@ -109,6 +109,6 @@ def test_interrupt_and_resume(tmp_path: Path, temporary: Path) -> None:
     finished = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert finished["ending"] == "completed"
     clients = pd.read_parquet(tmp_path / "run" / "clients.parquet")
-    assert (clients["releases"] == 400).all()
+    assert (clients["releases"] == 200).all()
     assert (clients["epsilon"] >= spent - 1e-9).all()
     assert clients["epsilon"].max() <= 8.0

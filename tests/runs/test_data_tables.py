@@ -336,7 +336,7 @@ def test_configurations_that_contradict_themselves(changes: dict[str, Any], fiel
 
 
 def test_fields_of_tables_are_refused_elsewhere() -> None:
-    with pytest.raises(InvalidValue, match="leave it out.*csv, parquet, hub"):
+    with pytest.raises(InvalidValue, match=r"leave it out.*csv, parquet, hub"):
         parse({"data": {"name": "digits", "ranges": {"age": [0, 1]}}})
     with pytest.raises(InvalidValue, match="needs the path"):
         parse({"data": {"name": "csv", "label": "y", "ranges": {"age": [0, 1]}}})
