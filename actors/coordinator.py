@@ -89,7 +89,9 @@ class Coordinator(RoundLoop):
             host, ticket = asked.score
             scored = self._fleet.gather({host: ticket})[host]
             # A host that was lost meanwhile is asked again: the question does not depend on its clients.
-            score = self._insist({host: ("score", asked.total)})[host] if isinstance(scored, Lost) else self._value(scored)
+            score = (
+                self._insist({host: ("score", asked.total)})[host] if isinstance(scored, Lost) else self._value(scored)
+            )
             spent = self._ledger.answer(asked.epsilon)
             row = {"round": asked.round, **score, **spent, **asked.counters}
             self._emit({"kind": "evaluated", **row})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .loop import RoundLoop
-from .messages import Answer, GraphDiagnosis, Lost, Missing, Outcome, Parcel, Sent, StepTask
+from .messages import Answer, GraphDiagnosis, Heading, Lost, Missing, Outcome, Parcel, Sent, StepTask
 
 if TYPE_CHECKING:
     from ..privacy.ledger import Grants
@@ -195,12 +195,13 @@ class GraphCoordinator(RoundLoop):
                 f"{name}_best": float(values.max()),
             }
         if len(parts) < self._fleet.hosts:  # a host was lost before it could answer
-            return {**own, "consensus": np.nan}, {"objective": np.nan, "stationarity": np.nan, "residual": np.nan}
+            return {**own, "consensus": np.nan}, dict.fromkeys(("objective", "stationarity", "residual", "common_share"), np.nan)
         consensus = sum(part.deviation for part in parts) / n
         gradient = np.sum([part.gradient for part in parts], axis=0) / n
         stationarity = float(gradient @ gradient)
         objective = sum(part.objective for part in parts) / n
         private = {"objective": objective, "stationarity": stationarity, "residual": stationarity + consensus}
+        private["common_share"] = _common_share([part.heading for part in parts])
         return {**own, "consensus": consensus}, private
 
     def _record_states(self, t: int) -> None:
@@ -209,3 +210,16 @@ class GraphCoordinator(RoundLoop):
         states = {name: np.concatenate([part[name] for part in parts.values()])[order] for name in parts[0]}
         self._emit({"kind": "states", "round": t, "x0": self.model(), **states})
 
+
+
+def _common_share(headings: list[Heading]) -> float:
+    """r of SPEC section 3: the share of an increment's norm that lies along the direction that all have in common.
+
+    The mean cosine between two different clients' increments is r², of which this is an estimate without bias; 0 where it
+    comes out negative, NaN with fewer than two releases.
+    """
+    n = sum(heading.clients for heading in headings)
+    if n < 2:
+        return float("nan")
+    total = np.sum([heading.total for heading in headings], axis=0)
+    return float(np.sqrt(max(0.0, (float(total @ total) - n) / (n * (n - 1)))))

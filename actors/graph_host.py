@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..algorithms.method import GraphMethod
 from .host import Host, HostSpec
-from .messages import GraphDiagnosis, HostShard, Parcel, Sent, StepResult, StepTask
+from .messages import GraphDiagnosis, Heading, HostShard, Parcel, Sent, StepResult, StepTask
 
 
 class GraphHost(Host):
@@ -26,6 +26,7 @@ class GraphHost(Host):
         self._laplacian = self._near.laplacian.astype(spec.dtype)
         self._everyone = np.arange(len(spec.clients))
         self._used: Tensor | None = None  # the models after final mixing
+        self._heading = Heading(0, np.zeros(len(spec.start)))
 
     def enter(self) -> Sent:
         """What neighbouring hosts need of the released states, and the sum of all of them ``[d]``."""
@@ -54,7 +55,10 @@ class GraphHost(Host):
             where = torch.from_numpy(slots)
             all_release = len(slots) == len(self._everyone)
             rows = state if all_release else {name: value[where] for name, value in state.items()}
-            released, counts = self._method.increment(rows, pull if all_release else pull[where], cohort, gate, task.round)
+            found = self._method.increment(rows, pull if all_release else pull[where], cohort, gate, task.round)
+            released, counts = found.released, found.counts
+            if found.heading is not None:
+                self._heading = Heading(len(slots), found.heading.numpy())
             increment = released if all_release else torch.zeros_like(pull).index_copy_(0, where, released)
             clipped = int(gate.clipped.sum())
         new = self._method.advance(state, pull, increment, self._spec.clients, task.round)
@@ -89,13 +93,18 @@ class GraphHost(Host):
         names = scored[0] if scored else {}
         common = average.expand(len(self._everyone), -1)
         gradient = self._problem.full_gradient(common, self._shards, torch.from_numpy(self._everyone))
-        weights = torch.as_tensor(self._spec.weights, dtype=self._dtype)
+        weights, regulariser = torch.as_tensor(self._spec.weights, dtype=self._dtype), self._problem.regulariser
+        total = weights @ gradient
+        if regulariser.smooth:
+            total += len(self._everyone) * torch.func.grad(regulariser.value)(average)
         return GraphDiagnosis(
             clients=len(self._everyone),
             scores={name: np.array([each[name] for each in scored]) for name in names},
             deviation=float((models - average).square().sum()),
-            objective=float((weights * self._problem.client_losses(average, self._shards)).sum()),
-            gradient=(weights @ gradient).to(torch.float64).numpy(),
+            objective=float((weights * self._problem.client_losses(average, self._shards)).sum())
+            + len(self._everyone) * float(self._problem.regulariser.value(average)),
+            gradient=total.to(torch.float64).numpy(),
+            heading=self._heading,
         )
 
     def states(self) -> dict[str, np.ndarray]:

@@ -100,15 +100,25 @@ class StepResult:
 
 
 @dataclass(frozen=True)
+class Heading:
+    """Where a host's last release went before clip and noise: ``total`` ``[d]`` is the sum of its clients' increments,
+    each at norm 1."""
+
+    clients: int
+    total: np.ndarray
+
+
+@dataclass(frozen=True)
 class GraphDiagnosis:
-    """Sums and extremes over a host's clients. What follows from released states comes first; ``objective`` and
-    ``gradient`` ``[d]`` depend on private data and are never part of a release."""
+    """Sums and extremes over a host's clients. What follows from released states comes first; ``objective``, ``gradient``
+    ``[d]`` and ``heading`` depend on private data and are never part of a release."""
 
     clients: int
     scores: dict[str, np.ndarray]
     deviation: float
     objective: float
     gradient: np.ndarray
+    heading: Heading
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,9 @@ class _HostActor:
             opened.append(argument)
         answer = getattr(self._host, name)(*opened)
         if isinstance(answer, Sent):
-            return Sent(answer.value, {host: Parcel(ray.put(parcel.content)) for host, parcel in answer.parcels.items()})
+            return Sent(
+                answer.value, {host: Parcel(ray.put(parcel.content)) for host, parcel in answer.parcels.items()}
+            )
         return answer
 
 

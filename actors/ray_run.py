@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import deque
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import ray
-from ray.exceptions import RayTaskError
+from ray.exceptions import RayError, RayTaskError
 
 from .cluster import local_cluster
 from .job import Finished, Job, LedgerSpec, Listener, on_interrupt
@@ -127,6 +128,9 @@ def run_ray(job: Job, listen: Listener, cpus: int) -> Finished:
             ending, model = _get(running)
             return Finished(ending, model)
         finally:
+            with contextlib.suppress(RayError):
+                # Closing folds the write-ahead log into the journal; a journal that is not closed is whole all the same.
+                ray.get(ledger.call.remote("close"), timeout=10)
             for actor in (coordinator, ledger):  # the hosts belong to the coordinator and end with it
                 ray.kill(actor)
 

@@ -34,4 +34,3 @@ class RunLedger(Ledger):
             values = np.maximum(values, self._floor)
         self._floor = values
         return {"epsilon_max": float(values.max()), "epsilon_median": float(np.median(values))}
-

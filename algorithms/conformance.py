@@ -36,18 +36,23 @@ class FixedGate(NoiseGate):
         return torch.stack([torch.from_numpy(row.standard_normal(value.shape[1])) for row in rows]).to(value.dtype)
 
 
-def check_server_method(make: Callable[[], ServerMethod], *, noise_multiplier: float = 1.0) -> None:
-    """All checks of this module on the method that ``make`` makes."""
+def check_server_method(
+    make: Callable[[], ServerMethod], *, problem: Problem | None = None, noise_multiplier: float = 1.0
+) -> None:
+    """All checks of this module on the method that ``make`` makes.
+
+    ``problem``, of 5 features and the classes 0 to 2, takes the place of a softmax model.
+    """
     for check in (check_shapes, check_grouping, check_determinism, check_releases_only, check_events):
-        check(make)
-    check_noise(make, noise_multiplier)
+        check(make, problem)
+    check_noise(make, noise_multiplier, problem)
 
 
-def check_shapes(make: Callable[[], ServerMethod]) -> None:
+def check_shapes(make: Callable[[], ServerMethod], problem: Problem | None = None) -> None:
     """State rows and uploads are ``[C, d]`` in the start's dtype, finite, for one client and for several."""
     for clients in ([0], [0, 1, 2]):
         for dtype in (torch.float64, torch.float32):
-            problem, shards = _world(dtype)
+            problem, shards = _world(dtype, problem)
             state, upload = play(make(), problem, shards, clients, rounds=2)
             for rows in (*state.values(), upload):
                 assert rows.dtype == dtype
@@ -56,18 +61,18 @@ def check_shapes(make: Callable[[], ServerMethod]) -> None:
             assert upload.shape == (len(clients), problem.dim)
 
 
-def check_grouping(make: Callable[[], ServerMethod]) -> None:
+def check_grouping(make: Callable[[], ServerMethod], problem: Problem | None = None) -> None:
     """A client's rows do not depend on the clients that are computed with it."""
-    problem, shards = _world(torch.float64)
+    problem, shards = _world(torch.float64, problem)
     together, _ = play(make(), problem, shards, [0, 1, 2], rounds=3)
     apart = [play(make(), problem, shards, [client], rounds=3)[0] for client in range(3)]
     for name, rows in together.items():
         torch.testing.assert_close(rows, torch.cat([state[name] for state in apart]), rtol=1e-9, atol=1e-12)
 
 
-def check_determinism(make: Callable[[], ServerMethod]) -> None:
+def check_determinism(make: Callable[[], ServerMethod], problem: Problem | None = None) -> None:
     """The same keys give the same bits, and the global generators are neither read nor moved."""
-    problem, shards = _world(torch.float64)
+    problem, shards = _world(torch.float64, problem)
     torch_state = torch.random.get_rng_state()
     first, _ = play(make(), problem, shards, [0, 1, 2], rounds=2)
     second, _ = play(make(), problem, shards, [0, 1, 2], rounds=2)
@@ -76,12 +81,12 @@ def check_determinism(make: Callable[[], ServerMethod]) -> None:
     assert torch.equal(torch_state, torch.random.get_rng_state())
 
 
-def check_releases_only(make: Callable[[], ServerMethod]) -> None:
+def check_releases_only(make: Callable[[], ServerMethod], problem: Problem | None = None) -> None:
     """With the gate's answers fixed, uploads do not depend on the data; nor does the state, where it claims so."""
     method = make()
     answers = []
     for seed in (1, 2):
-        problem, shards = _world(torch.float64, seed)
+        problem, shards = _world(torch.float64, problem, seed)
         answers.append(play(method, problem, shards, [0, 1, 2], rounds=3, gate_class=FixedGate))
     (state_a, upload_a), (state_b, upload_b) = answers
     assert torch.equal(upload_a, upload_b), f"{method.name}: an upload depends on data that did not pass the gate"
@@ -92,10 +97,10 @@ def check_releases_only(make: Callable[[], ServerMethod]) -> None:
             )
 
 
-def check_events(make: Callable[[], ServerMethod]) -> None:
+def check_events(make: Callable[[], ServerMethod], problem: Problem | None = None) -> None:
     """Every round's event and bound are known beforehand, in the method's unit and status, for every size."""
     method = make()
-    problem, _ = _world(torch.float64)
+    problem, _ = _world(torch.float64, problem)
     for t in (1, method.rounds):
         for size in _SIZES:
             event = method.event(problem, size, 1.0, t)
@@ -108,10 +113,10 @@ def check_events(make: Callable[[], ServerMethod]) -> None:
         assert bool((sensitivity > 0).all())
 
 
-def check_noise(make: Callable[[], ServerMethod], noise_multiplier: float) -> None:
+def check_noise(make: Callable[[], ServerMethod], noise_multiplier: float, problem: Problem | None = None) -> None:
     """Exactly one release a grant, and noise that moves what is uploaded."""
     method = make()
-    problem, shards = _world(torch.float64)
+    problem, shards = _world(torch.float64, problem)
     counted: list[int] = []
 
     class Counting(NoiseGate):
@@ -143,7 +148,7 @@ def play(
     sizes = shards.sizes.numpy()[ids]
     weights = np.ones(len(ids))
     cohort = Cohort(problem, shards, torch.from_numpy(ids), ids, sizes, weights)
-    start = torch.zeros(problem.dim, dtype=shards.features.dtype)
+    start = torch.from_numpy(problem.start(0)).to(shards.features.dtype)
     state = {name: row.expand(len(ids), -1) for name, row in method.init(start).items()}
     for t in range(1, rounds + 1):
         x0 = torch.from_numpy(0.1 * generator(b"public", "x0", round=t).standard_normal(problem.dim)).to(start.dtype)
@@ -153,7 +158,7 @@ def play(
     return state, method.upload(state)
 
 
-def _world(dtype: torch.dtype, seed: int = 0) -> tuple[Problem, Shards]:
+def _world(dtype: torch.dtype, problem: Problem | None, seed: int = 0) -> tuple[Problem, Shards]:
     draw = generator(b"world", "records", round=seed)
     total = sum(_SIZES)
     features = draw.standard_normal((total, 5))
@@ -161,4 +166,4 @@ def _world(dtype: torch.dtype, seed: int = 0) -> tuple[Problem, Shards]:
     labels = draw.integers(0, 3, total)
     offsets = np.concatenate([[0], np.cumsum(_SIZES)])
     shards = Shards.from_flat(features.astype(str(dtype).removeprefix("torch.")), labels, offsets)
-    return make_problem("softmax", 5, 3, 1.0), shards
+    return problem or make_problem("softmax", 5, 3, 1.0), shards

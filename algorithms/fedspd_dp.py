@@ -12,7 +12,7 @@ from torch import Tensor
 from ..errors import InvalidValue
 from ..privacy.events import EpochEvent, Event, GaussianEvent, IidEvent, IndependentEvent, Status, Unit
 from ..privacy.gate import Bound, Gate
-from .denoise import keep
+from .denoise import carried_noise, kept_shares
 from .method import Cohort, ServerMethod, State
 from .problems.base import Problem
 from .schedule import Schedule
@@ -181,27 +181,18 @@ class FedSPDDP(ServerMethod):
         return state["upload"] if self.state == "paper" else torch.add(state["x"], state["dual"], alpha=1 / self.rho)
 
     def _denoised(self, state: State, x0: Tensor, gate: Gate, t: int) -> tuple[Tensor, Tensor, Tensor]:
-        import os
-        pair = torch.stack([state["x"] - x0, state["dual"] / self.rho], dim=1)
-        p = state["noise"].double()
-        noise = torch.stack([p[:, 0], p[:, 1], p[:, 1], p[:, 2]], -1).view(-1, 2, 2)
-        A = keep(pair, noise)
-        got = torch.einsum("cij,cjd->cid", A.to(pair.dtype), pair)
-        still = (noise == 0).all(-1).all(-1)
-        x = torch.where(still[:, None], state["x"], x0 + got[:, 0])
-        dual = torch.where(still[:, None], state["dual"], got[:, 1] * self.rho)
+        """The start and dual that (C5) keeps, ``[C, d]``, and the noise in what the round will leave, ``[C, 3]``."""
+        x, dual, noise = state["x"], state["dual"], state["noise"]
+        away = x - x0
+        shares = kept_shares(torch.stack([away, dual / self.rho], dim=1), noise)
         gamma = self.gamma.at(t)
         kappa = gamma / (gamma + self.rho)
-        a = float(np.mean(kappa ** np.arange(1, self.local_steps + 1)))
-        tau2 = torch.as_tensor(gate.noise_std**2, dtype=torch.float64)
-        if os.environ.get("PROP") == "spec":
-            v = A[:, 1, 1] ** 2 * noise[:, 1, 1] + tau2 * 1.4
-            new = torch.stack([tau2, torch.zeros_like(tau2), v], 1)
-        else:
-            m = torch.tensor([[a, a - 1], [a, a]], dtype=torch.float64) @ A
-            q = m @ noise @ m.mT + tau2[:, None, None]
-            new = torch.stack([q[:, 0, 0], q[:, 0, 1], q[:, 1, 1]], 1)
-        return x, dual, new.to(pair.dtype)
+        weight = float(np.mean(kappa ** np.arange(1, self.local_steps + 1)))
+        released = torch.as_tensor(gate.noise_std, dtype=torch.float64, device=x.device) ** 2
+        carried = carried_noise(noise, shares, weight, released)
+        lost = (1 - shares[:, :1]).to(x.dtype)
+        # x less what is lost of it, rather than x_0 plus what is kept: without noise that is x to the last bit.
+        return torch.addcmul(x, away, lost, value=-1), dual * shares[:, 1:].to(x.dtype), carried.to(x.dtype)
 
     def _local_steps(self, x: Tensor, dual: Tensor, x0: Tensor, cohort: Cohort, gate: Gate, t: int) -> Tensor:
         """(C1) Q times and the average (C2), ``[C, d]``."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from ..privacy.events import Event, Status, Unit
@@ -108,6 +109,29 @@ class Network:
     curvature_warning: Callable[[float, int, float, float], str | None]
 
 
+@dataclass(frozen=True)
+class Increment:
+    """What a cohort's data did in one round of a graph method.
+
+    Attributes:
+        released: ``[C, d]``, from the gate, with public terms added.
+        counts: numbers to add up over hosts and report; they must not depend on records.
+        heading: ``[d]`` sum over clients of their increments at norm 1, before clip and noise; a diagnostic of the
+            simulation, not private, never part of a release.
+    """
+
+    released: Tensor
+    counts: dict[str, int]
+    heading: Tensor | None = None
+
+
+def sum_of_directions(value: Tensor) -> Tensor:
+    """``[d]`` float64, Σ_i v_i/‖v_i‖ of the rows of ``value`` ``[C, d]``; a zero row counts as zero."""
+    lengths = torch.linalg.vector_norm(value, dim=1, dtype=torch.float64)
+    lengths[lengths == 0] = 1.0
+    return (lengths.reciprocal_().to(value.dtype) @ value).to(torch.float64)
+
+
 class GraphMethod(Method):
     """A method over a neighbour graph: each round a client sees its neighbours' released states, and releases its own.
 
@@ -127,8 +151,8 @@ class GraphMethod(Method):
         """
 
     @abstractmethod
-    def increment(self, state: State, pull: Tensor, cohort: Cohort, gate: Gate, t: int) -> tuple[Tensor, dict[str, Any]]:
-        """All that depends on the cohort's data in round ``t``, released: ``[C, d]``; and numbers to add up and report."""
+    def increment(self, state: State, pull: Tensor, cohort: Cohort, gate: Gate, t: int) -> Increment:
+        """All that depends on the cohort's data in round ``t``, released."""
 
     @abstractmethod
     def advance(self, state: State, pull: Tensor, increment: Tensor | None, clients: np.ndarray, t: int) -> State:

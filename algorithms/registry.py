@@ -78,5 +78,7 @@ def method_table(method: Method) -> dict[str, Any]:
     for field in dataclasses.fields(method):  # type: ignore[arg-type]
         value = getattr(method, field.name)
         if value is not None:
-            table[field.name] = value.given() if hasattr(value, "given") else list(value) if isinstance(value, tuple) else value
+            table[field.name] = (
+                value.given() if hasattr(value, "given") else list(value) if isinstance(value, tuple) else value
+            )
     return table

@@ -13,9 +13,10 @@ from torch import Tensor
 from ..errors import InvalidValue
 from ..privacy.events import Event, GaussianEvent, Unit
 from ..privacy.gate import Bound, Gate
-from .method import Cohort, GraphMethod, Network, State
+from .method import Cohort, GraphMethod, Increment, Network, State, sum_of_directions
 from .problems.base import Problem
 from .queries import DirectionKind, Estimator, local_stage, split_keys
+from .regularisers import L2, NoRegulariser
 
 # aρλ_max = 2 takes the fastest mode of consensus to rest in one round, and all others faster than any smaller gain.
 _DEADBEAT = 2.0
@@ -24,6 +25,9 @@ _DEADBEAT = 2.0
 @dataclass(frozen=True)
 class SPADEDFL(GraphMethod):
     """SPEC section 3, (Z1)–(Z10).
+
+    A smooth regulariser R is public: α∇R(x_{i,k}), taken at the released state and frozen for the round like c, joins
+    every local step (Z5) and so (Z8), but not Δ, which the gate clips and perturbs. Fixed points are those of f_i + R.
 
     Attributes:
         rounds: K, releases a client makes.
@@ -109,7 +113,9 @@ class SPADEDFL(GraphMethod):
         """``[N]`` int64: τ_i or b_i of all clients. Raises InvalidValue if a list has another length."""
         given = getattr(self, field)
         if isinstance(given, tuple) and len(given) != clients:
-            raise InvalidValue(f"method.{field}", list(given), f"give one number, or one for each of the {clients} clients")
+            raise InvalidValue(
+                f"method.{field}", list(given), f"give one number, or one for each of the {clients} clients"
+            )
         return np.broadcast_to(np.asarray(given, dtype=np.int64), clients).copy()
 
     def gains(self, clients: int) -> np.ndarray:
@@ -129,11 +135,15 @@ class SPADEDFL(GraphMethod):
             largest = network.lambda_max if network.clients > 1 else 1.0
             method = replace(self, beta=_DEADBEAT / (self.rho * largest * int(steps.max()) * alpha))
         largest = network.check_stability(self.rho, method.gains(network.clients))
-        warning = network.curvature_warning(largest, int(steps.max()), alpha, problem.smoothness)
+        curvature = problem.smoothness + _curvature(problem)
+        warning = network.curvature_warning(largest, int(steps.max()), alpha, curvature)
         return method, [] if warning is None else [warning]
 
     def validate(self, problem: Problem, sizes: np.ndarray, weights: np.ndarray, private: bool) -> None:
         self.per_client("local_steps", len(sizes))
+        if not isinstance(problem.regulariser, (NoRegulariser, L2)):
+            kind = type(problem.regulariser).__name__
+            raise InvalidValue("problem.regulariser", kind, "spade-dfl takes a gradient of it; give none or l2")
         if private and self.clip is None:
             raise InvalidValue("method.clip", None, "privacy needs a bound on a client's increment; give one > 0")
 
@@ -148,11 +158,14 @@ class SPADEDFL(GraphMethod):
     def init(self, start: Tensor) -> State:
         return {"x": start, "y": torch.zeros_like(start)}
 
-    def increment(self, state: State, pull: Tensor, cohort: Cohort, gate: Gate, t: int) -> tuple[Tensor, dict[str, Any]]:
-        """(Z2)–(Z7): the local stage against the frozen correction, clipped and perturbed once."""
+    def increment(self, state: State, pull: Tensor, cohort: Cohort, gate: Gate, t: int) -> Increment:
+        """(Z2)–(Z7): the local stage against the frozen correction, clipped and perturbed once; less τ_i·α·∇R(x)."""
         steps, batch = self._own("local_steps", cohort.clients), self._own("batch_size", cohort.clients)
         assert self.beta is not None
-        correction = (self.rho * pull + state["y"]).mul_(self.eta * self.mu * self.beta)
+        alpha, curvature = self.eta * self.mu, _curvature(cohort.problem)
+        correction = (self.rho * pull + state["y"]).mul_(alpha * self.beta)
+        if curvature:
+            correction.add_(state["x"], alpha=alpha * curvature)
         stage = local_stage(
             cohort.problem,
             cohort.shards,
@@ -170,7 +183,12 @@ class SPADEDFL(GraphMethod):
             keys=split_keys(gate.stream_keys("queries")),
             weights=cohort.weights,
         )
-        return gate.release(stage.delta), {"queries": int(stage.queries.sum())}
+        heading = sum_of_directions(stage.delta)
+        released = gate.release(stage.delta)
+        if curvature:
+            pull_in = torch.as_tensor(steps * (alpha * curvature), dtype=released.dtype)
+            released.addcmul_(state["x"], pull_in[:, None], value=-1)
+        return Increment(released, {"queries": int(stage.queries.sum())}, heading)
 
     def advance(self, state: State, pull: Tensor, increment: Tensor | None, clients: np.ndarray, t: int) -> State:
         """(Z8) and (Z10): public arithmetic on released values."""
@@ -187,3 +205,8 @@ class SPADEDFL(GraphMethod):
         if isinstance(given, tuple):
             return np.asarray(given, dtype=np.int64)[clients]
         return np.full(len(clients), given, dtype=np.int64)
+
+
+def _curvature(problem: Problem) -> float:
+    """w of R(x) = (w/2)‖x‖², whose gradient is w·x; 0 without a regulariser."""
+    return problem.regulariser.weight if isinstance(problem.regulariser, L2) else 0.0

@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 import psutil
 import torch
-
 from dualfed.actors.job import run_inline
 from dualfed.runs.config import parse
 from dualfed.runs.data import Dataset

@@ -102,7 +102,11 @@ class NoiseGate:
             raise GrantMissing("injected noise is for runs with privacy.mode = 'none'")
         self._granted, self._bound, self._key, self._injected = granted, bound, key, injected
         self._released = [False] * bound.parts
-        self.noise_std = granted.noise_multipliers * bound.sensitivity
+        # No noise is none, also for a value without a bound, where 0·∞ would not be a number.
+        wanted = granted.noise_multipliers > 0
+        self.noise_std = np.multiply(
+            granted.noise_multipliers, bound.sensitivity, out=np.zeros(len(wanted)), where=wanted
+        )
         self.clipped = np.zeros(len(granted.clients), dtype=bool)
 
     def release(self, value: Tensor, part: int = 0) -> Tensor:

@@ -145,7 +145,7 @@ def _name_clients(axes: Axes, held: Holdings, many: bool) -> None:
             np.arange(clients), labels, rotation=60 if long else 0, ha="right" if long else "center", fontsize=9
         )
     else:
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.xaxis.set_major_locator(MaxNLocator(steps=[1, 2, 5, 10], integer=True))
     sorted_by = (
         "" if not many else " (sorted by the class they hold most of)" if held.proportions.size else " (sorted by size)"
     )

@@ -223,7 +223,7 @@ def _specs(
             injected=injected,
             state_path=str((folder / "state" / f"host-{host:05d}").resolve()) if ray else None,
             neighbourhood=None if near is None else near[host],
-            threads=1 if ray else None,
+            threads=1,
         )
         for host, block in enumerate(blocks)
     ]

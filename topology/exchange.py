@@ -40,9 +40,7 @@ class EdgeExchange:
         self._reverse = np.lexsort((self.owner, self.neighbour))  # position of (j, i) for each (i, j)
         self._degrees = degrees.astype(x.dtype)[:, None]
         held = np.arange(len(self.owner))
-        self._sum = sparse.csr_array(
-            (np.ones(len(held), x.dtype), held, links.indptr), shape=(len(degrees), len(held))
-        )
+        self._sum = sparse.csr_array((np.ones(len(held), x.dtype), held, links.indptr), shape=(len(degrees), len(held)))
         self.z: Array = rho * x[self.neighbour]
 
     def correction(self, x: Array) -> Array:

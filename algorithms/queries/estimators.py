@@ -114,6 +114,8 @@ def local_stage(
     sizes = shards.sizes[slots].cpu().numpy()
     components = -(-sizes // chunk)
     _check_counts(components, steps, batch)
+    if len(x0) == 0:
+        return Increment(torch.zeros_like(x0), components * 0, components, weights)
     link = _LINKS.get(type(problem))
     cost = Cost(estimator, direction, _shape(problem), eta, mu, query_noise, chunk)
     if link is not None and x0.device.type == "cpu":

@@ -178,7 +178,7 @@ class GeneralStage:
                 records = torch.from_numpy(c[:, None] * chunk + np.arange(n)).to(device)
                 features, labels = self.shards.rows(self.slots[torch.from_numpy(r).to(device)], records)
                 scale = torch.from_numpy(self.weights[r] * self.counts[r] * n / self.sizes[r]).to(self.phi)
-                yield Block(r, c, self.start[r] + c, scale, features, labels)
+                yield Block(r, c, self.start[r] + c, scale, features.to(self.phi.dtype), labels)
 
     def _column(self, numbers: NDArray) -> Tensor:
         return torch.as_tensor(numbers).to(self.phi)[:, None]

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
-
 from dualfed.actors.cluster import local_cluster
 from dualfed.actors.loop import ClientFailed
 from dualfed.algorithms.fedspd_dp import FedSPDDP
@@ -92,7 +91,13 @@ def test_a_killed_host_costs_its_charge_and_nothing_else(kind, request, tmp_path
     chosen = MortalServerMethod if kind == "small" else MortalGraphMethod
     parameters = {name: value for name, value in make()["method"].items() if name not in parameters_drop}
     method = chosen(**parameters, marker=str(tmp_path / "died"))
-    config = make(engine="ray", actors__clients_per_actor=3, privacy__mode="noise-multiplier", record_states=True, privacy__noise_multiplier=2.0)
+    config = make(
+        engine="ray",
+        actors__clients_per_actor=3,
+        privacy__mode="noise-multiplier",
+        record_states=True,
+        privacy__noise_multiplier=2.0,
+    )
     result = simulate(config, out=tmp_path / "run", method=method)
     assert result.ending == "completed"
     lost = result.events[result.events["kind"] == "lost"]
@@ -155,7 +160,6 @@ def test_a_value_that_is_not_finite_is_one_sentence(small):
 
 def test_coordinator_and_ledger_do_not_import_torch(small):
     import ray
-
     from dualfed.actors import ray_run
 
     @ray.remote(num_cpus=0)

@@ -7,7 +7,6 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-
 from dualfed.actors import job as job_module
 from dualfed.errors import InvalidValue
 from dualfed.privacy.ledger import Ledger
@@ -66,7 +65,9 @@ def test_given_participants_and_full_batches_make_a_run_exact(small):
     config = small(method__batches="full", method__rounds=4, privacy__mode="none", record_states=True)
     result = simulate(config, keep=False, participation=chosen)
     assert result.clients["releases"].tolist() == [1] * 7
-    moved = np.abs(np.diff(np.concatenate([np.zeros_like(result.states["x"][:1]), result.states["x"]]), axis=0)).max(2) > 0
+    moved = (
+        np.abs(np.diff(np.concatenate([np.zeros_like(result.states["x"][:1]), result.states["x"]]), axis=0)).max(2) > 0
+    )
     assert [np.flatnonzero(row).tolist() for row in moved] == chosen
 
 
@@ -93,9 +94,7 @@ def test_a_client_stops_when_its_budget_is_spent(kind, request):
     changes = {"method__rounds": 8, "privacy__mode": "noise-multiplier", "privacy__noise_multiplier": 2.0}
     if kind == "small":
         changes |= {"method__participants": 7, "partition__scheme": "iid"}
-    costs = [
-        simulate(make(**{**changes, "method__rounds": n}), keep=False).clients["epsilon"].max() for n in (5, 6)
-    ]
+    costs = [simulate(make(**{**changes, "method__rounds": n}), keep=False).clients["epsilon"].max() for n in (5, 6)]
     assert costs[0] < costs[1]
     stopped = simulate(make(**changes, privacy__budget=float(np.mean(costs))), keep=False)
     assert stopped.ending == "exhausted"
@@ -117,7 +116,9 @@ def test_epsilon_never_falls_and_ends_where_the_ledger_ends(small, tmp_path):
     result = simulate(small(), out=tmp_path / "run")
     assert (result.metrics["epsilon_max"].diff().dropna() >= 0).all()
     ledger = Ledger.open_readonly(tmp_path / "run" / "ledger.sqlite")
-    assert max(spent.epsilon for spent in ledger.epsilon()) == pytest.approx(result.metrics["epsilon_max"].iloc[-1], rel=1e-4)
+    assert max(spent.epsilon for spent in ledger.epsilon()) == pytest.approx(
+        result.metrics["epsilon_max"].iloc[-1], rel=1e-4
+    )
     assert ledger.participations.sum() == result.timing["released"].sum() == 40
 
 
@@ -184,7 +185,9 @@ def test_going_on_without_noise_gives_the_same_bits(small, tmp_path, monkeypatch
     simulate(config, out=tmp_path / "parts", listen=StopAfter(monkeypatch, 5))
     gone_on = resume(tmp_path / "parts")
     assert (gone_on.model == whole.model).all()
-    assert (tmp_path / "parts" / "metrics.parquet").read_bytes() == (tmp_path / "whole" / "metrics.parquet").read_bytes()
+    assert (tmp_path / "parts" / "metrics.parquet").read_bytes() == (
+        tmp_path / "whole" / "metrics.parquet"
+    ).read_bytes()
 
 
 def test_a_run_whose_records_changed_does_not_go_on(small, tmp_path, monkeypatch):

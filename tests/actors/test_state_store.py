@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from dualfed.actors.state_store import StateStore
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from dualfed.actors.state_store import StateStore
 
 START = {"x": torch.tensor([1.0, 2.0], dtype=torch.float64), "dual": torch.zeros(3, dtype=torch.float64)}
 
@@ -29,7 +28,9 @@ def test_rows_never_written_read_as_the_start():
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.tuples(st.lists(st.integers(0, 4), min_size=1, max_size=5, unique=True), st.booleans()), max_size=12))
+@given(
+    st.lists(st.tuples(st.lists(st.integers(0, 4), min_size=1, max_size=5, unique=True), st.booleans()), max_size=12)
+)
 def test_behaves_like_a_dictionary_with_one_step_of_undo(history):
     store, current, before = StateStore(START, 5), {}, {}
     for t, (chosen, undo) in enumerate(history, 1):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-
 from dualfed.algorithms import conformance
 from dualfed.algorithms.fedspd_dp import FedSPDDP
+from dualfed.algorithms.problems import ModuleProblem
 
 COMMON = {"rounds": 5, "local_steps": 2, "batch_size": 3}
 METHODS = {
@@ -16,6 +16,9 @@ METHODS = {
     "fedspd-dp, iid": lambda: FedSPDDP(**COMMON, batches="iid"),
     "fedspd-dp, full": lambda: FedSPDDP(**COMMON, batches="full"),
     "fedspd-dp, memory": lambda: FedSPDDP(**COMMON, memory=0.5),
+    "fedspd-dp, automatic memory": lambda: FedSPDDP(**COMMON, memory="auto"),
+    "fedspd-dp, whole clients": lambda: FedSPDDP(**COMMON, increment_clip=0.01),
+    "fedspd-dp, whole clients, automatic memory": lambda: FedSPDDP(**COMMON, increment_clip=1.0, memory="auto"),
     "fedspd-dp, paper": lambda: FedSPDDP(**COMMON, state="paper"),
 }
 
@@ -23,6 +26,13 @@ METHODS = {
 @pytest.mark.parametrize("name", METHODS)
 def test_conforms(name):
     conformance.check_server_method(METHODS[name])
+
+
+def test_conforms_with_a_network():
+    problem = ModuleProblem(5, 3, 1.0, model_options={"hidden": [4]})
+    conformance.check_server_method(lambda: FedSPDDP(**COMMON, increment_clip=0.5), problem=problem)
+    clipped = ModuleProblem(5, 3, 1.0, clip=0.5, model_options={"hidden": [4]})
+    conformance.check_server_method(lambda: FedSPDDP(rounds=5, local_steps=1, batch_size=3), problem=clipped)
 
 
 class Leaky(FedSPDDP):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-
+from dualfed.algorithms.denoise import NOISE_WEIGHT, carried_noise
 from dualfed.algorithms.fedspd_dp import FedSPDDP
 from dualfed.algorithms.method import Cohort
 from dualfed.algorithms.problems import make_problem
@@ -13,6 +13,7 @@ from dualfed.algorithms.regularisers import L1
 from dualfed.algorithms.shards import Shards
 from dualfed.errors import InvalidValue
 from dualfed.keys import generator, noise_key
+from dualfed.privacy.events import GaussianEvent
 from dualfed.privacy.gate import Granted, NoiseGate
 
 P, CLASSES, SIZES = 4, 3, (11, 14, 20)
@@ -56,7 +57,13 @@ def test_rounds_equal_the_equations_written_out(state, batches):
     weights = np.array([0.5, 1.0, 1.5])
     cohort = cohort_of(problem, shards, weights)
     method = FedSPDDP(
-        rounds=3, local_steps=3, batch_size=2, rho=RHO, gamma={"value": GAMMA, "shape": "sqrt"}, state=state, batches=batches
+        rounds=3,
+        local_steps=3,
+        batch_size=2,
+        rho=RHO,
+        gamma={"value": GAMMA, "shape": "sqrt"},
+        state=state,
+        batches=batches,
     )
     rows = {name: row.expand(3, -1) for name, row in method.init(torch.zeros(problem.dim, dtype=torch.float64)).items()}
     x, dual = np.zeros((3, P * CLASSES)), np.zeros((3, P * CLASSES))
@@ -100,6 +107,115 @@ def test_memory_starts_from_a_shrunken_copy():
     got = method.local_round({"x": x, "dual": dual}, x0, cohort, open_gate(method, cohort, 1), 1)
     for name in expected:
         torch.testing.assert_close(got[name], expected[name])
+
+
+def test_automatic_memory_is_the_method_itself_without_noise():
+    features, labels, offsets = softmax_world()
+    problem = make_problem("softmax", P, CLASSES, 1.0)
+    cohort = cohort_of(problem, Shards.from_flat(features, labels, offsets))
+    common = {"local_steps": 2, "batch_size": 3, "rho": RHO, "gamma": GAMMA}
+    auto, whole = FedSPDDP(**common, memory="auto"), FedSPDDP(**common)
+    states = [
+        {name: row.expand(3, -1) for name, row in each.init(torch.zeros(problem.dim, dtype=torch.float64)).items()}
+        for each in (auto, whole)
+    ]
+    for t in range(1, 6):
+        x0 = whole.upload(states[1]).mean(0)
+        states = [
+            each.local_round(state, x0, cohort, open_gate(each, cohort, t), t)
+            for each, state in zip((auto, whole), states)
+        ]
+        for name in ("x", "dual"):
+            assert torch.equal(states[0][name], states[1][name])
+        assert not states[0]["noise"].any()
+
+
+def test_automatic_memory_forgets_what_is_noise_alone():
+    """A cohort in which one client adds noise, one adds very much, and one none."""
+    features, labels, offsets = softmax_world()
+    problem = make_problem("softmax", P, CLASSES, 1.0)
+    cohort = cohort_of(problem, Shards.from_flat(features, labels, offsets))
+    method = FedSPDDP(local_steps=2, batch_size=3, rho=RHO, gamma=GAMMA, memory="auto")
+    draw = generator(b"test", "memory")
+    x0, x, dual = (torch.from_numpy(draw.standard_normal((3, problem.dim))) for _ in range(3))
+    noise = torch.tensor([[0.001, 0.0, 0.002], [1e3, 0.0, 1e3], [0.0, 0.0, 0.0]], dtype=torch.float64)
+    state = {"x": x, "dual": dual, "noise": noise}
+    gate = open_gate(method, cohort, 1, 0.5)
+    start, kept, carried = method._denoised(state, x0[0], gate, 1)
+    s_x, s_dual = (
+        excess / (excess + NOISE_WEIGHT)
+        for y, variance in ((x[0] - x0[0], 0.001), (dual[0] / RHO, 0.002))
+        for excess in [y.square().mean() / variance - 1 - 2 * (2 / problem.dim) ** 0.5]
+    )
+    assert 0.5 < float(s_x) < 1
+    torch.testing.assert_close(start[0], x0[0] + s_x * (x[0] - x0[0]))
+    torch.testing.assert_close(kept[0], s_dual * dual[0])
+    torch.testing.assert_close(start[1], x0[0])
+    assert not kept[1].any()
+    assert torch.equal(start[2], x[2])
+    assert torch.equal(kept[2], dual[2])
+    fresh = torch.from_numpy(gate.noise_std**2)[1:, None].expand(2, 3)
+    torch.testing.assert_close(carried[1:], fresh)
+
+
+def test_the_noise_that_is_carried_along_is_the_noise_there_is():
+    """Against the spread over many clients of one record each, whose losses have no curvature: R = 0 and G → 0."""
+    copies = 4000
+    features = np.full((copies, 1), 1e-9)
+    shards = Shards.from_flat(features, np.zeros(copies, dtype=np.int64), np.arange(copies + 1))
+    problem = make_problem("logistic", 1, 1, 1.0)
+    cohort = cohort_of(problem, shards)
+    method = FedSPDDP(local_steps=3, batches="full", rho=RHO, gamma=GAMMA, memory="auto")
+    state = {name: row.expand(copies, -1) for name, row in method.init(torch.zeros(1, dtype=torch.float64)).items()}
+    x0 = torch.zeros(1, dtype=torch.float64)
+    noise = torch.zeros(copies, 3, dtype=torch.float64)
+    weight = float(np.mean((GAMMA / (GAMMA + RHO)) ** np.arange(1, 4)))
+    for t in range(1, 5):
+        gate = open_gate(method, cohort, t, 1.0)
+        released = torch.from_numpy(gate.noise_std**2)
+        noise = carried_noise(noise, torch.ones(copies, 2, dtype=torch.float64), weight, released)
+        whole = FedSPDDP(local_steps=3, batches="full", rho=RHO, gamma=GAMMA)
+        state = whole.local_round({"x": state["x"], "dual": state["dual"]}, x0, cohort, gate, t)
+        pair = torch.cat([state["x"], state["dual"] / RHO], dim=1)
+        seen = (pair.T @ pair / copies).flatten()[[0, 1, 3]]
+        torch.testing.assert_close(seen, noise[0], rtol=0.1, atol=0.0)
+
+
+@pytest.mark.parametrize("steps", [1, 4])
+def test_a_clipped_increment_bounds_the_replacement_of_a_whole_client(steps):
+    """Two data sets that share no record: the averages differ by 2C at most, and by nearly that where they pull apart."""
+    method = FedSPDDP(local_steps=steps, batches="full", rho=0.5, gamma=1.0, increment_clip=0.05)
+    problem = make_problem("logistic", 2, 1, 1.0)
+    averages = []
+    for label in (0, 1):
+        shards = Shards.from_flat(np.tile([1.0, 0.0], (9, 1)), np.full(9, label), np.array([0, 9]))
+        cohort = cohort_of(problem, shards)
+        start = torch.tensor([[0.3, -0.2]], dtype=torch.float64)
+        state = {"x": start, "dual": torch.zeros_like(start)}
+        gate = open_gate(method, cohort, 1)
+        averages.append(method.local_round(state, start[0], cohort, gate, 1)["x"])
+        assert gate.clipped.all()
+        assert float((averages[-1] - start).norm()) == pytest.approx(0.05)
+    bound = method.bound(problem, np.array([9]), np.ones(1), 1)
+    assert bound.sensitivity == pytest.approx(0.1)
+    assert bound.clip == 0.05
+    assert float((averages[0] - averages[1]).norm()) == pytest.approx(0.1)
+    event = method.event(problem, 9, 1.0, 1)
+    assert (type(event), event.unit, method.unit, method.status) == (GaussianEvent, "client", "client", "guaranteed")
+
+
+def test_an_increment_within_the_clip_is_left_as_it_is():
+    features, labels, offsets = softmax_world()
+    cohort = cohort_of(make_problem("softmax", P, CLASSES, 1.0), Shards.from_flat(features, labels, offsets))
+    state = {
+        "x": torch.zeros(3, P * CLASSES, dtype=torch.float64),
+        "dual": torch.zeros(3, P * CLASSES, dtype=torch.float64),
+    }
+    wide, free = FedSPDDP(local_steps=2, batch_size=2, increment_clip=1e6), FedSPDDP(local_steps=2, batch_size=2)
+    x0 = torch.ones(P * CLASSES, dtype=torch.float64)
+    got, expected = (m.local_round(state, x0, cohort, open_gate(m, cohort, 1), 1) for m in (wide, free))
+    torch.testing.assert_close(got, expected)
+    assert free.unit == "record"
 
 
 def shift_of_average(method, gap_record, far):
@@ -146,7 +262,9 @@ def test_sensitivity_formulas():
     epoch = FedSPDDP(**common).bound(problem, sizes, ones, 1).sensitivity
     assert epoch == pytest.approx(c / 3 * (1 + kappa + kappa**2))
     s = [c, c + kappa * c, c + kappa * (c + kappa * c)]
-    assert FedSPDDP(**common, batches="independent").bound(problem, sizes, ones, 1).sensitivity == pytest.approx(sum(s) / 3)
+    assert FedSPDDP(**common, batches="independent").bound(problem, sizes, ones, 1).sensitivity == pytest.approx(
+        sum(s) / 3
+    )
     assert FedSPDDP(**common, batches="iid").bound(problem, sizes, ones, 1).sensitivity == pytest.approx(4 * sum(s) / 3)
     full = FedSPDDP(**common, batches="full").bound(problem, sizes, ones, 1).sensitivity
     assert full == pytest.approx(sum(s) / 3 * 4 / sizes)
@@ -174,11 +292,20 @@ def test_a_small_gamma_expands():
         ("batch_size", 0),
         ("participants", 0),
         ("memory", 1.5),
+        ("memory", float("nan")),
+        ("increment_clip", 0.0),
+        ("increment_clip", float("inf")),
     ],
 )
 def test_parameters_are_checked(field, value):
     with pytest.raises(InvalidValue, match=f"method.{field}"):
         FedSPDDP(**{field: value})
+
+
+@pytest.mark.parametrize("changes", [{"memory": "auto"}, {"memory": 0.5}, {"increment_clip": 1.0}])
+def test_the_published_form_takes_neither(changes):
+    with pytest.raises(InvalidValue, match="released"):
+        FedSPDDP(state="paper", **changes)
 
 
 def test_epoch_batches_need_enough_records():

@@ -94,7 +94,9 @@ def test_ragged_clients(name):
     score = problem.score(x[0], flat, flat_labels)
     assert score["loss"] == pytest.approx(float(loss_by_hand(problem, x[0], flat, flat_labels)[0]))
     assert problem.has_accuracy == ("accuracy" in score) == ("r2" not in score)
-    torch.testing.assert_close(values_of(problem)(x, features, labels)[0], loss_by_hand(problem, x[0], features[0], labels[0])[0].detach())
+    torch.testing.assert_close(
+        values_of(problem)(x, features, labels)[0], loss_by_hand(problem, x[0], features[0], labels[0])[0].detach()
+    )
 
 
 def test_no_clipped_gradient_exceeds_g():

@@ -7,12 +7,11 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from dualfed.keys import noise_key, stream_key, words
+from dualfed.privacy.draws import as_uniform, distinct_records, normal_single
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-
-from dualfed.keys import noise_key, stream_key, words
-from dualfed.privacy.draws import as_uniform, distinct_records, normal_single
 
 KEY = noise_key(1)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-
 from dualfed.keys import noise_key
 from dualfed.privacy.gate import Bound, Granted, GrantMissing, NoiseGate, NotFinite
 

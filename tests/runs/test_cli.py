@@ -210,3 +210,11 @@ def test_a_spent_budget_ends_well_and_says_so(dualfed_command: Command) -> None:
     assert told.code == 0, told.err
     assert "4 of 4 clients stopped because their budget of ε = 1.00 is spent, after" in told.flat
     assert "exhausted" in told.flat
+
+
+def test_every_public_name_is_there() -> None:
+    assert set(dualfed.__all__) == set(dir(dualfed))
+    for name in dualfed.__all__:
+        assert getattr(dualfed, name) is not None
+    with pytest.raises(AttributeError, match="no attribute"):
+        dualfed.nothing  # noqa: B018

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression
-
 from dualfed.runs.config import parse
 from dualfed.runs.data import load
 from dualfed.runs.partition import partition
 from dualfed.runs.simulate import simulate
+from sklearn.linear_model import LogisticRegression
 
 WEIGHT = 0.02
 

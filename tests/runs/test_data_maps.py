@@ -68,10 +68,10 @@ def test_projections_are_orthonormal_and_keyed() -> None:
 
 def test_fourier_features_approximate_the_gaussian_kernel() -> None:
     plain = digits(scale="none", bias=False).train_features[:200]
-    mapped = digits(feature_map="random-fourier", features_out=20_000, bandwidth=3.0, scale="none", bias=False)
+    mapped = digits(feature_map="random-fourier", features_out=6000, bandwidth=3.0, scale="none", bias=False)
     distances = ((plain[:, None] - plain[None]) ** 2).sum(axis=2)
     products = mapped.train_features[:200] @ mapped.train_features[:200].T
-    np.testing.assert_allclose(products, np.exp(-distances / (2 * 3.0**2)), atol=0.04)
+    np.testing.assert_allclose(products, np.exp(-distances / (2 * 3.0**2)), atol=0.07)
 
 
 def test_cosine_coefficients_are_a_square_block() -> None:

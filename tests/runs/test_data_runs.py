@@ -60,10 +60,15 @@ def tables(path: Path, **changes: Any) -> dict[str, Any]:
 def test_sampling_rates_come_from_the_records_each_client_trains_on(visits: Path, tmp_path: Path) -> None:
     prepared = prepare(parse(tables(visits)), tmp_path, Given())
     assert prepared.sizes.tolist() == [30, 60, 120]
+    events, rates = prepared.job.plan.events, []
+    for client in range(3):
+        (number,) = prepared.job.plan.events_of(1, np.array([client]))
+        rates.append(vars(events[number])["rate"])
+    for rate, records in zip(rates, (30, 60, 120)):
+        exact = 3 * 5 / records  # Q·b/m
+        assert exact <= rate <= 1.05 * exact  # put on a grid, never below
     result = simulate(tables(visits), keep=False)
-    epsilon = result.clients["epsilon"].to_numpy()
-    # Q·b/m = 15/30, 15/60 and 15/120: as in a run where each stands alone with as many records.
-    assert (np.diff(epsilon) < 0).all()
+    assert (np.diff(result.clients["epsilon"]) < 0).all()
     assert result.clients["records"].tolist() == [30, 60, 120]
     assert result.summary["accuracy"] > 0.7
 

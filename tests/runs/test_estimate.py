@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from dualfed.errors import InvalidValue
 from dualfed.runs.config import parse
 from dualfed.runs.estimate import estimate

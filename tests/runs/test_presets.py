@@ -22,5 +22,5 @@ def test_every_preset_is_a_valid_configuration(name: str) -> None:
 
 
 def test_an_unknown_one_names_those_there_are() -> None:
-    with pytest.raises(InvalidValue, match="presets are fashion-mnist"):
+    with pytest.raises(InvalidValue, match=r"presets are .*quickstart"):
         preset("quikstart")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-
 from dualfed.algorithms.problems import LeastSquaresProblem, LogisticProblem, SoftmaxProblem
 from dualfed.algorithms.queries import local_stage, split_keys
 from dualfed.algorithms.shards import Shards

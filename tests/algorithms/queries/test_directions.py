@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import stats
-
 from dualfed.algorithms.queries import draw_directions
+from scipy import stats
 
 from . import cases, reference
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-
 from dualfed.algorithms.problems import SoftmaxProblem
 
 from . import cases, reference
@@ -86,7 +85,7 @@ def test_one_record_and_whole_batch():
         check(case, "softmax", steps=(5, 2, 3, 3), batch=(1, 1, 1, 1), chunk=50, **common)
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("estimator", ["baseline", "gradient"])
 def test_single_precision_stays_near(estimator):
     case = cases.cohort("softmax", SIZES, p=40)
     single = (case[0], *(each for each in cases.cohort("softmax", SIZES, p=40, dtype=torch.float32)[1:]))

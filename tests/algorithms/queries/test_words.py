@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import stats
-
 from dualfed.algorithms.queries.draws import batches, noises
 from dualfed.algorithms.queries.words import philox
+from scipy import stats
 
 from . import cases, reference
 
