@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .messages import Answer, Failed, HostShard, Outcome
@@ -50,7 +50,7 @@ class InlineFleet(Fleet):
         from .hosts import make_host
 
         self.hosts = len(specs)
-        self._make = lambda host: make_host(specs[host], shards[host], test)
+        self._make: Callable[[int], Any] = lambda host: make_host(specs[host], shards[host], test)
         self._members = [self._make(host) for host in range(self.hosts)]
 
     def call(self, host: int, name: str, *arguments: Any) -> Outcome:

@@ -162,7 +162,7 @@ def _multipliers(templates: list[Event], counts: np.ndarray, noise: Noise) -> np
         if noise.rho_z is None:
             raise InvalidValue("privacy.rho_z", None, 'mode = "zcdp" needs it; give a number > 0')
         # n releases of multiplier z cost n/(2z²)-zCDP (Bun & Steinke 2016).
-        return np.sqrt(np.maximum(counts.sum(axis=1), 1) / (2 * noise.rho_z))
+        return np.asarray(np.sqrt(np.maximum(counts.sum(axis=1), 1) / (2 * noise.rho_z)))
     if noise.epsilon is None:
         raise InvalidValue("privacy.epsilon", None, f"mode = {noise.mode!r} needs it; give a number > 0")
     if noise.mode == "per-round":

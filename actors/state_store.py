@@ -65,7 +65,7 @@ class StateStore:
     @property
     def last_round(self) -> np.ndarray:
         """``[n]`` the round that wrote each client's current row, 0 where none did."""
-        return self.stamps.max(axis=0)
+        return np.asarray(self.stamps.max(axis=0))
 
     def read(self, slots: np.ndarray) -> dict[str, Tensor]:
         """The current rows ``{name: [k, d]}`` of ``slots``. They may be views: not to be written to."""

@@ -129,7 +129,8 @@ def sum_of_directions(value: Tensor) -> Tensor:
     """``[d]`` float64, Σ_i v_i/‖v_i‖ of the rows of ``value`` ``[C, d]``; a zero row counts as zero."""
     lengths = torch.linalg.vector_norm(value, dim=1, dtype=torch.float64)
     lengths[lengths == 0] = 1.0
-    return (lengths.reciprocal_().to(value.dtype) @ value).to(torch.float64)
+    total: Tensor = lengths.reciprocal_().to(value.dtype) @ value
+    return total.to(torch.float64)
 
 
 class GraphMethod(Method):

@@ -203,7 +203,7 @@ class SPADEDFL(GraphMethod):
     def _own(self, field: Literal["local_steps", "batch_size"], clients: np.ndarray) -> np.ndarray:
         given = getattr(self, field)
         if isinstance(given, tuple):
-            return np.asarray(given, dtype=np.int64)[clients]
+            return np.asarray(np.asarray(given, dtype=np.int64)[clients])
         return np.full(len(clients), given, dtype=np.int64)
 
 

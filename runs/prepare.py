@@ -95,7 +95,8 @@ def prepare(config: RunConfig, folder: Path, given: Given, resumed_to: int | Non
     weights = len(sizes) * sizes / sizes.sum() if config.problem.weights == "by-size" else np.ones(len(sizes))
     method.validate(problem, sizes, weights, config.privacy.mode != "none")
     hosts = host_count(len(sizes), config.actors.clients_per_actor, config.actors.cpus or os.cpu_count() or 1)
-    graph, near, warnings = None, None, []
+    graph, near = None, None
+    warnings: list[str] = []
     if isinstance(method, GraphMethod):
         web = build_web(config, len(sizes), given.graph)
         method, warnings = method.settle(web.network, problem, sizes)
@@ -143,7 +144,7 @@ def build_problem(config: ProblemConfig, dataset: Dataset) -> Problem:
         config.regulariser, config.weight, config.weight_l2, config.lower, config.upper, config.radius
     )
     own = own_fields(chosen)
-    options = {name: getattr(config, name) for name in ("smoothing", "model", "model_options") if name in own}
+    options: dict[str, Any] = {name: getattr(config, name) for name in ("smoothing", "model", "model_options") if name in own}
     options |= config.options
     return make_problem(config.kind, dataset.train_features.shape[1], outputs, norm, regulariser, config.clip, options)
 
@@ -232,7 +233,6 @@ def _specs(
 def _settings(
     config: RunConfig, folder: Path, problem: Problem, method: Method, blocks: list[np.ndarray], graph: nx.Graph | None
 ) -> RunSettings:
-    over_graph = isinstance(method, GraphMethod)
     return RunSettings(
         rounds=method.rounds,
         hosts=blocks,
@@ -243,8 +243,8 @@ def _settings(
         folder=str(folder.resolve()),
         state_is_released=method.state_is_released,
         record_states=config.record_states,
-        mixing_rounds=method.mixing_rounds if over_graph else 0,
-        final_mixing=method.final_mixing if over_graph else 0,
+        mixing_rounds=method.mixing_rounds if isinstance(method, GraphMethod) else 0,
+        final_mixing=method.final_mixing if isinstance(method, GraphMethod) else 0,
         messages=0 if graph is None else 2 * graph.number_of_edges(),
     )
 

@@ -196,7 +196,7 @@ def _summary(prepared: Prepared, folder: Path, ending: str, clients: pd.DataFram
     metrics = pd.read_parquet(folder / "metrics.parquet")
     timing = pd.read_parquet(folder / "timing.parquet") if (folder / "timing.parquet").exists() else pd.DataFrame()
     last = metrics.iloc[-1]
-    worst = clients.loc[clients["epsilon"].idxmax()] if np.isfinite(clients["epsilon"]).any() else clients.iloc[0]
+    worst = clients.iloc[int(clients["epsilon"].to_numpy().argmax())]
     return {
         **_facts(prepared),
         "ending": ending,

@@ -153,7 +153,7 @@ class Diverges(FedSPDDP):
 
 def test_a_value_that_is_not_finite_is_one_sentence(small):
     method = Diverges(rounds=3, local_steps=2, batch_size=3)
-    with pytest.raises(DualfedError, match="client 6, round 2: .* not finite") as raised:
+    with pytest.raises(DualfedError, match=r"client 6, round 2: .* not finite") as raised:
         simulate(small(engine="ray", actors__clients_per_actor=7), keep=False, method=method)
     assert "\n" not in str(raised.value)
 

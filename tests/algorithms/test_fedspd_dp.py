@@ -312,13 +312,13 @@ def test_epoch_batches_need_enough_records():
     problem = make_problem("softmax", P, CLASSES, 1.0)
     with pytest.raises(InvalidValue, match="client 1 has 20"):
         FedSPDDP(local_steps=5, batch_size=10).validate(problem, np.array([50, 20]), np.ones(2), True)
-    with pytest.raises(InvalidValue, match="method.batch_size"):
+    with pytest.raises(InvalidValue, match=r"method.batch_size"):
         FedSPDDP(batch_size=21, batches="independent").validate(problem, np.array([50, 20]), np.ones(2), True)
 
 
 def test_an_unbounded_gradient_is_refused_where_privacy_is_asked_for():
     problem = make_problem("least-squares", P, 1, 1.0)
     method = FedSPDDP(local_steps=2, batch_size=2)
-    with pytest.raises(InvalidValue, match="problem.clip"):
+    with pytest.raises(InvalidValue, match=r"problem.clip"):
         method.validate(problem, np.array([50]), np.ones(1), True)
     method.validate(problem, np.array([50]), np.ones(1), False)
