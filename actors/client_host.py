@@ -41,7 +41,7 @@ class ClientHost(Host):
         new = self._method.local_round(old, self._broadcast(task.total), cohort, gate, task.round)
         change = self._method.upload(new).sum(dim=0) - self._method.upload(old).sum(dim=0)
         self._states.write(slots, task.round, new)
-        self._total += change.to(torch.float64)
+        self._total += change.to("cpu", torch.float64)
         seconds = time.perf_counter() - began
         return RoundResult(self._spec.host, task.round, self.enter(), len(slots), int(gate.clipped.sum()), seconds)
 
@@ -65,7 +65,7 @@ class ClientHost(Host):
 
     def model(self, total: np.ndarray) -> np.ndarray:
         """The model ``[d]`` that the server broadcasts for this sum of uploads."""
-        return np.asarray(self._broadcast(total).numpy(), dtype=np.float64)
+        return np.asarray(self._broadcast(total).cpu().numpy(), dtype=np.float64)
 
     def score(self, total: np.ndarray) -> dict[str, float]:
         """Loss and accuracy of the released model on the test records."""
@@ -74,7 +74,7 @@ class ClientHost(Host):
     def diagnose(self, total: np.ndarray) -> Diagnosis:
         """Sums over this host's clients that depend on private data: for the simulation's eyes, not a release."""
         spec, x0 = self._spec, self._broadcast(total)
-        weights = torch.as_tensor(spec.weights, dtype=self._dtype)
+        weights = torch.as_tensor(spec.weights, dtype=self._dtype, device=self._device)
         at_model = self._problem.client_losses(x0, self._shards)
         slots = self._states.touched
         if self._untouched_losses is None:
@@ -84,7 +84,7 @@ class ClientHost(Host):
             torch.linalg.vector_norm(self._start - x0).repeat(len(spec.clients)),
         )
         if len(slots):
-            where, x = torch.from_numpy(slots), self._states.read(slots)["x"]
+            where, x = torch.from_numpy(slots).to(self._device), self._states.read(slots)["x"]
             own[where] = self._problem.losses(x, self._shards, where)
             distance[where] = torch.linalg.vector_norm(x - x0, dim=1)
         regulariser = float(self._problem.regulariser.value(x0))
@@ -98,18 +98,21 @@ class ClientHost(Host):
     def states(self) -> dict[str, np.ndarray]:
         """All rows and uploads of this host, ``{name: [n, d]}``, for a simulation that records them."""
         rows = self._states.read(np.arange(len(self._spec.clients)))
-        return {name: value.numpy().copy() for name, value in {**rows, "upload": self._method.upload(rows)}.items()}
+        named = {**rows, "upload": self._method.upload(rows)}
+        return {name: value.cpu().numpy().copy() for name, value in named.items()}
 
     def _sum_uploads(self) -> Tensor:
         slots = self._states.touched
         common = self._method.upload({name: row[None] for name, row in self._method.init(self._start).items()})
-        total = (len(self._spec.clients) - len(slots)) * common[0].to(torch.float64)
+        total = (len(self._spec.clients) - len(slots)) * common[0].to("cpu", torch.float64)
         if len(slots):
-            total = total + self._method.upload(self._states.read(slots)).sum(dim=0).to(torch.float64)
+            total = total + self._method.upload(self._states.read(slots)).sum(dim=0).to("cpu", torch.float64)
         return total
 
     def _broadcast(self, total: np.ndarray) -> Tensor:
-        return torch.as_tensor(self._method.aggregate(total, self._spec.total_clients), dtype=self._dtype)
+        return torch.as_tensor(
+            self._method.aggregate(total, self._spec.total_clients), dtype=self._dtype, device=self._device
+        )
 
     def _extra(self) -> dict[str, Tensor]:
         return {"total": self._total, "members": torch.from_numpy(self._spec.clients)}

@@ -16,6 +16,7 @@ from torch import Tensor
 from ..algorithms.method import Cohort, Method
 from ..algorithms.problems.base import Problem
 from ..algorithms.shards import Shards
+from ..errors import InvalidValue
 from ..privacy.gate import Granted, NoiseGate
 from .messages import HostShard
 from .state_store import StateStore
@@ -56,6 +57,7 @@ class HostSpec:
         state_path: the file that keeps the states across a loss of the process; ``None`` for memory alone.
         neighbourhood: its part of the graph, for methods over one.
         threads: torch threads of this process; ``None`` leaves them as they are.
+        device: ``cpu`` or ``cuda``: where its records and its work are.
     """
 
     host: int
@@ -73,6 +75,7 @@ class HostSpec:
     state_path: str | None = None
     neighbourhood: Neighbourhood | None = None
     threads: int | None = None
+    device: str = "cpu"
 
 
 class Host:
@@ -83,17 +86,24 @@ class Host:
             torch.set_num_threads(spec.threads)
         self._spec, self._dtype = spec, getattr(torch, spec.dtype)
         self._problem = spec.problem
-        self._shards = Shards.from_flat(shard.features, shard.labels, shard.offsets)
-        held_out = Shards.from_flat(test.features, test.labels, test.offsets)
+        self._device = _device(spec.device)
+        self._shards = self._held(shard)
+        held_out = self._held(test)
         self._test = held_out.features, held_out.labels
         self._row_of = {int(client): row for row, client in enumerate(spec.clients)}
-        self._start = torch.as_tensor(spec.start, dtype=self._dtype)
+        self._start = torch.as_tensor(spec.start, dtype=self._dtype, device=self._device)
         path = None if spec.state_path is None else Path(spec.state_path)
-        self._states = StateStore(spec.method.init(self._start), len(spec.clients), path)
+        self._states = StateStore(spec.method.init(self._start), len(spec.clients), path, self._device)
 
     def ping(self) -> int:
         """The process id: the host is there."""
         return os.getpid()
+
+    def _held(self, shard: HostShard) -> Shards:
+        held = Shards.from_flat(shard.features, shard.labels, shard.offsets)
+        if self._device.type == "cpu":
+            return held
+        return Shards(held.features.to(self._device), held.labels.to(self._device), held.offsets.to(self._device))
 
     def save(self, path: str) -> None:
         """Write the states of clients that took part to a safetensors file that its owner alone can read."""
@@ -131,7 +141,8 @@ class Host:
         """(slots, cohort) of some of this host's clients."""
         slots = np.array([self._row_of[int(client)] for client in clients], dtype=np.int64)
         sizes, weights = self._spec.sizes[slots], self._spec.weights[slots]
-        return slots, Cohort(self._problem, self._shards, torch.from_numpy(slots), clients, sizes, weights)
+        where = torch.from_numpy(slots).to(self._device)
+        return slots, Cohort(self._problem, self._shards, where, clients, sizes, weights)
 
     def _gate(self, cohort: Cohort, round: int, numbers: np.ndarray, events: np.ndarray) -> NoiseGate:
         spec = self._spec
@@ -139,5 +150,11 @@ class Host:
         granted = Granted(round, cohort.clients, numbers, spec.noise_multipliers[events])
         injected = None
         if spec.injected is not None:
-            injected = torch.as_tensor(spec.injected[round - 1, cohort.clients], dtype=self._dtype)
+            injected = torch.as_tensor(spec.injected[round - 1, cohort.clients], dtype=self._dtype, device=self._device)
         return NoiseGate(granted, bound, spec.noise_key, injected)
+
+
+def _device(name: str) -> torch.device:
+    if name == "cuda" and not torch.cuda.is_available():
+        raise InvalidValue("actors.device", name, 'torch sees no GPU where this host runs; take "cpu", or set gpus_per_actor')
+    return torch.device(name)

@@ -58,6 +58,7 @@ class Job:
     Attributes:
         specs, shards: what each host is and holds; test: the held-out records.
         loop: who drives the rounds.
+        gpus_per_host: what Ray reserves for each host.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Job:
     ledger: LedgerSpec
     recorder: Recorder
     loop: type[RoundLoop] = Coordinator
+    gpus_per_host: float = 0.0
 
 
 @dataclass(frozen=True)

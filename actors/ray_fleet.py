@@ -67,12 +67,12 @@ class RayFleet(Fleet):
         shards, test: references to their records in the object store, one copy a node.
     """
 
-    def __init__(self, specs: Sequence[Any], shards: Sequence[Any], test: Any) -> None:
+    def __init__(self, specs: Sequence[Any], shards: Sequence[Any], test: Any, gpus_per_host: float = 0.0) -> None:
         self.hosts = len(specs)
         self._specs, self._shards, self._test = specs, shards, test
         actor = ray.remote(_HostActor)
         # num_cpus=0: clients share the machine's cores; a reservation of cores would limit how many fit.
-        self._actor = actor.options(num_cpus=0, max_restarts=0, scheduling_strategy="SPREAD")
+        self._actor = actor.options(num_cpus=0, num_gpus=gpus_per_host, max_restarts=0, scheduling_strategy="SPREAD")
         self._members = [self._start(host) for host in range(self.hosts)]
 
     def _start(self, host: int) -> Any:

@@ -72,8 +72,9 @@ class CoordinatorActor:
         ledger: Any,
         recorder: Recorder,
         loop: type[RoundLoop],
+        gpus_per_host: float,
     ) -> None:
-        self._fleet = RayFleet(specs, shards, test)
+        self._fleet = RayFleet(specs, shards, test, gpus_per_host)
         self._events: deque[dict[str, Any]] = deque(maxlen=100_000)
         self._count, self._changed = 0, threading.Condition()
         self._coordinator = loop(settings, plan, self._fleet, RayLedger(ledger), recorder, self._heard)
@@ -119,6 +120,7 @@ def run_ray(job: Job, listen: Listener, cpus: int) -> Finished:
                 ledger,
                 job.recorder,
                 job.loop,
+                job.gpus_per_host,
             )
         )
         try:

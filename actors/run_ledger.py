@@ -29,7 +29,8 @@ class RunLedger(Ledger):
         if self._ahead is not None and self._ahead.round > round:
             table = table.copy()
             np.subtract.at(table, (self._ahead.clients, self._ahead.events), 1)
-        values = np.array([self._loss(row, self.delta).epsilon for row in table])
+        accounts, account_of = np.unique(table, axis=0, return_inverse=True)
+        values = np.array([self._loss(row, self.delta).epsilon for row in accounts])[account_of.reshape(-1)]
         if self._floor is not None:  # two counts may be computed on two grids that differ in the fifth digit
             values = np.maximum(values, self._floor)
         self._floor = values

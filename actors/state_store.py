@@ -26,11 +26,15 @@ class StateStore:
         start: the state ``{name: [d]}`` that every client begins with.
         n: clients of this host.
         path: a file to keep the rows in, readable by the owner alone; ``None`` keeps them in memory.
+        device: where ``read`` puts rows; they are kept in main memory, from which a lost process is rebuilt.
     """
 
-    def __init__(self, start: dict[str, Tensor], n: int, path: Path | None = None) -> None:
+    def __init__(
+        self, start: dict[str, Tensor], n: int, path: Path | None = None, device: torch.device | None = None
+    ) -> None:
         self.names = list(start)
-        self._start, self._n = start, n
+        self._device = device or torch.device("cpu")
+        self._start, self._n = {name: row.cpu() for name, row in start.items()}, n
         self.dtype = next(iter(start.values())).dtype
         self._d = {name: row.numel() for name, row in start.items()}
         item = torch.empty(0, dtype=self.dtype).element_size()
@@ -72,17 +76,17 @@ class StateStore:
         version = self.stamps[:, slots].argmax(axis=0)
         fresh = self.stamps[version, slots] == _NEVER
         if fresh.all():
-            return {name: self._start[name].expand(len(slots), -1) for name in self.names}
+            return {name: self._start[name].to(self._device).expand(len(slots), -1) for name in self.names}
         if len(slots) == self._n and (version == version[0]).all() and not fresh.any():
             first = int(version[0]) * self._spaced  # everyone, in the same version: no copy
-            return {name: rows[first : first + self._n] for name, rows in self._rows.items()}
+            return {name: rows[first : first + self._n].to(self._device) for name, rows in self._rows.items()}
         index = torch.from_numpy(version * self._spaced + slots)
         found = {name: rows.index_select(0, index) for name, rows in self._rows.items()}
         if fresh.any():
             where = torch.from_numpy(np.flatnonzero(fresh))
             for name, rows in found.items():
                 rows[where] = self._start[name]
-        return found
+        return {name: rows.to(self._device) for name, rows in found.items()}
 
     def write(self, slots: np.ndarray, round: int, state: dict[str, Tensor]) -> None:
         """Put new rows beside the current ones; the stamp, set last, makes them current."""
@@ -95,7 +99,7 @@ class StateStore:
                 first = int(version[0]) * self._spaced
                 rows[first : first + self._n] = state[name]
             else:
-                rows.index_copy_(0, index, state[name].to(self.dtype))
+                rows.index_copy_(0, index, state[name].to("cpu", self.dtype))
         self.stamps[version, slots] = round
 
     def take_back(self, first_void_round: int) -> np.ndarray:
@@ -107,7 +111,7 @@ class StateStore:
     def export(self) -> tuple[np.ndarray, np.ndarray, dict[str, Tensor]]:
         """(slots, their rounds, rows) of every client that was ever written, for a checkpoint."""
         slots = self.touched
-        return slots, self.last_round[slots], {name: rows.clone() for name, rows in self.read(slots).items()}
+        return slots, self.last_round[slots], {name: rows.cpu().clone() for name, rows in self.read(slots).items()}
 
     def restore(self, slots: np.ndarray, rounds: np.ndarray, state: dict[str, Tensor]) -> None:
         """Replace everything by the rows of a checkpoint."""

@@ -1,7 +1,8 @@
-"""Checks that every server method passes, ours and third parties'. Call them from a test; each raises AssertionError.
+"""Checks that every method passes, ours and third parties'. Call them from a test; each raises AssertionError.
 
-    from dualfed.algorithms.conformance import check_server_method
+    from dualfed.algorithms.conformance import check_graph_method, check_server_method
     check_server_method(lambda: MyMethod(rounds=3, participants=2))
+    check_graph_method(lambda: MyGraphMethod(rounds=3))
 
 Layouts, recovery and resuming are properties of these: a host computes for a subset of the clients, and starts again from
 stored rows, so a method that does not care how clients are grouped or when its rows were stored cares for neither.
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from ..keys import generator, noise_key
 from ..privacy.gate import Granted, NoiseGate
-from .method import Cohort, ServerMethod, State
+from .method import Cohort, GraphMethod, Method, Network, ServerMethod, State
 from .problems import make_problem
 from .problems.base import Problem
 from .shards import Shards
@@ -97,7 +98,7 @@ def check_releases_only(make: Callable[[], ServerMethod], problem: Problem | Non
             )
 
 
-def check_events(make: Callable[[], ServerMethod], problem: Problem | None = None) -> None:
+def check_events(make: Callable[[], Method], problem: Problem | None = None) -> None:
     """Every round's event and bound are known beforehand, in the method's unit and status, for every size."""
     method = make()
     problem, _ = _world(torch.float64, problem)
@@ -167,3 +168,137 @@ def _world(dtype: torch.dtype, problem: Problem | None, seed: int = 0) -> tuple[
     offsets = np.concatenate([[0], np.cumsum(_SIZES)])
     shards = Shards.from_flat(features.astype(str(dtype).removeprefix("torch.")), labels, offsets)
     return problem or make_problem("softmax", 5, 3, 1.0), shards
+
+
+def check_graph_method(
+    make: Callable[[], GraphMethod], *, problem: Problem | None = None, noise_multiplier: float = 1.0
+) -> None:
+    """All checks on the method over a graph that ``make`` makes; ``problem`` as in ``check_server_method``."""
+    for check in (check_graph_shapes, check_graph_grouping, check_graph_determinism, check_graph_releases_only):
+        check(make, problem)
+    check_events(make, problem)
+    check_silence(make, problem)
+    check_graph_noise(make, noise_multiplier, problem)
+
+
+def check_graph_shapes(make: Callable[[], GraphMethod], problem: Problem | None = None) -> None:
+    """State rows are ``[C, d]`` in the start's dtype, finite, with the model in ``x``, for one client and for several."""
+    for clients in ([0], [0, 1, 2]):
+        for dtype in (torch.float64, torch.float32):
+            chosen, shards = _world(dtype, problem)
+            state = play_graph(make(), chosen, shards, clients, rounds=2)
+            assert state["x"].shape == (len(clients), chosen.dim)
+            for rows in state.values():
+                assert rows.dtype == dtype
+                assert rows.shape[0] == len(clients)
+                assert bool(torch.isfinite(rows).all())
+
+
+def check_graph_grouping(make: Callable[[], GraphMethod], problem: Problem | None = None) -> None:
+    """A client's rows do not depend on the clients that are computed with it."""
+    problem, shards = _world(torch.float64, problem)
+    together = play_graph(make(), problem, shards, [0, 1, 2], rounds=3)
+    apart = [play_graph(make(), problem, shards, [client], rounds=3) for client in range(3)]
+    for name, rows in together.items():
+        torch.testing.assert_close(rows, torch.cat([state[name] for state in apart]), rtol=1e-9, atol=1e-12)
+
+
+def check_graph_determinism(make: Callable[[], GraphMethod], problem: Problem | None = None) -> None:
+    """The same keys give the same bits, and the global generators are neither read nor moved."""
+    problem, shards = _world(torch.float64, problem)
+    torch_state = torch.random.get_rng_state()
+    first, second = (play_graph(make(), problem, shards, [0, 1, 2], rounds=2) for _ in range(2))
+    for name, rows in first.items():
+        assert torch.equal(rows, second[name]), name
+    assert torch.equal(torch_state, torch.random.get_rng_state())
+
+
+def check_graph_releases_only(make: Callable[[], GraphMethod], problem: Problem | None = None) -> None:
+    """With the gate's answers fixed, neither the states nor the counts depend on the data."""
+    method = make()
+    worlds = [_world(torch.float64, problem, seed) for seed in (1, 2)]
+    counted: list[list[dict[str, int]]] = [[], []]
+    a, b = (
+        play_graph(method, *world, [0, 1, 2], rounds=3, gate_class=FixedGate, counts=counts)
+        for world, counts in zip(worlds, counted)
+    )
+    for name, rows in a.items():
+        assert torch.equal(rows, b[name]), f"{method.name}: state {name!r} depends on data that did not pass the gate"
+    assert counted[0] == counted[1], f"{method.name}: a count depends on data that did not pass the gate"
+
+
+def check_silence(make: Callable[[], GraphMethod], problem: Problem | None = None) -> None:
+    """A client that releases nothing moves as one whose increment is 0 (Z8), and the old rows stay as they were."""
+    problem, shards = _world(torch.float64, problem)
+    clients = np.arange(len(_SIZES))
+    method, _ = make().settle(_path(), problem, shards.sizes.numpy())
+    state = play_graph(make(), problem, shards, clients.tolist(), rounds=1)
+    before, pull = {name: rows.clone() for name, rows in state.items()}, _pull(problem, clients, 2, torch.float64)
+    silent = method.advance(state, pull, None, clients, 2)
+    still = method.advance(state, pull, torch.zeros_like(pull), clients, 2)
+    for name, rows in silent.items():
+        assert torch.equal(rows, still[name]), name
+        assert torch.equal(state[name], before[name]), f"{method.name}: the old rows of {name!r} were written to"
+
+
+def check_graph_noise(make: Callable[[], GraphMethod], noise_multiplier: float, problem: Problem | None = None) -> None:
+    """Exactly one release a grant, and noise that moves the states."""
+    method = make()
+    problem, shards = _world(torch.float64, problem)
+    counted: list[int] = []
+
+    class Counting(NoiseGate):
+        def release(self, value: Tensor, part: int = 0) -> Tensor:
+            counted.append(value.shape[0])
+            return super().release(value, part)
+
+    noise = {"gate_class": Counting, "noise_multiplier": noise_multiplier}
+    noisy = play_graph(method, problem, shards, [0, 1, 2], rounds=1, **noise)  # type: ignore[arg-type]
+    parts = method.bound(problem, np.array(_SIZES), np.ones(3), 1).parts
+    assert sum(counted) == 3 * parts, f"{method.name}: {sum(counted)} releases for {3 * parts} granted"
+    assert not torch.allclose(noisy["x"], play_graph(method, problem, shards, [0, 1, 2], rounds=1)["x"])
+
+
+def play_graph(
+    method: GraphMethod,
+    problem: Problem,
+    shards: Shards,
+    clients: Sequence[int],
+    rounds: int,
+    *,
+    gate_class: type[NoiseGate] = NoiseGate,
+    noise_multiplier: float = 0.0,
+    counts: list[dict[str, int]] | None = None,
+) -> State:
+    """Some rounds of some clients against pulls that do not depend on them; their state rows."""
+    ids = np.array(clients)
+    settled, _ = method.settle(_path(), problem, shards.sizes.numpy())
+    sizes, weights = shards.sizes.numpy()[ids], np.ones(len(ids))
+    cohort = Cohort(problem, shards, torch.from_numpy(ids), ids, sizes, weights)
+    start = torch.from_numpy(problem.start(0)).to(shards.features.dtype)
+    state = {name: row.expand(len(ids), -1) for name, row in settled.init(start).items()}
+    for t in range(1, rounds + 1):
+        pull = _pull(problem, ids, t, start.dtype)
+        granted = Granted(t, ids, np.full(len(ids), t - 1), np.full(len(ids), noise_multiplier))
+        gate = gate_class(granted, settled.bound(problem, sizes, weights, t), noise_key(0))
+        found = settled.increment(state, pull, cohort, gate, t)
+        if counts is not None:
+            counts.append(found.counts)
+        state = settled.advance(state, pull, found.released, ids, t)
+    return state
+
+
+def _path() -> Network:
+    """Three clients in a row, the largest eigenvalue of whose Laplacian is 3."""
+    return Network(
+        clients=len(_SIZES),
+        degrees=np.array([1, 2, 1]),
+        lambda_max=3.0,
+        check_stability=lambda rho, gains: 3.0 * rho * float(np.max(gains)),
+        curvature_warning=lambda *_: None,
+    )
+
+
+def _pull(problem: Problem, clients: np.ndarray, t: int, dtype: torch.dtype) -> Tensor:
+    rows = [generator(b"public", "pull", int(client), t).standard_normal(problem.dim) for client in clients]
+    return torch.from_numpy(0.1 * np.stack(rows)).to(dtype)

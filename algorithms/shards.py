@@ -106,7 +106,8 @@ class Shards:
         Returns:
             features ``[k, n, p]`` and labels ``[k, n]``, copies.
         """
-        flat = (self.offsets.index_select(0, slots).unsqueeze(1) + records).flatten()
+        starts = self.offsets.index_select(0, slots.to(self.offsets.device))
+        flat = (starts.unsqueeze(1) + records.to(starts.device)).flatten()
         features = self.features.index_select(0, flat).view(*records.shape, -1)
         return features, self.labels.index_select(0, flat).view(records.shape)
 

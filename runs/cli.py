@@ -72,11 +72,13 @@ def run(
     engine: EngineOption = None,
     name: Annotated[str | None, typer.Option(metavar="NAME", help="What the run is called.")] = None,
     seed: Annotated[int | None, typer.Option(metavar="N", help="The seed of every draw.")] = None,
+    dry: Annotated[bool, typer.Option("--dry", help="Only say what the run would take: memory, time, messages, ε.")] = False,
 ) -> None:
     """Run a preset or a configuration and leave a folder with its results."""
     from .cli_run import run as start
 
-    raise typer.Exit(start(source, settings or [], out, None if engine is None else engine.value, name, seed))
+    chosen = None if engine is None else engine.value
+    raise typer.Exit(start(source, settings or [], out, chosen, name, seed, dry))
 
 
 @app.command()

@@ -22,15 +22,28 @@ INTERRUPTED = 130
 
 
 def run(
-    source: str, settings: Sequence[str], out: Path | None, engine: str | None, name: str | None, seed: int | None
+    source: str,
+    settings: Sequence[str],
+    out: Path | None,
+    engine: str | None,
+    name: str | None,
+    seed: int | None,
+    dry: bool = False,
 ) -> int:
-    """Run a preset or a file to its end; the exit code."""
+    """Run a preset or a file to its end, or only say what it would take; the exit code."""
     from .config import parse
 
     tables = with_settings(read_source(source), settings)
     given = {"engine": engine, "name": name, "seed": seed}
     tables |= {field: value for field, value in given.items() if value is not None}
     config = parse(absolute_data_path(tables))
+
+    if dry:
+        from .estimate import estimate
+        from .show_estimate import show_estimate
+
+        show_estimate(estimate(config), Console())
+        return 0
 
     from .simulate import simulate
 

@@ -55,10 +55,12 @@ class PrivacyConfig(Section):
 
 
 class ActorsConfig(Section):
-    """Where clients live."""
+    """Where clients live, and on what they compute."""
 
     clients_per_actor: int | Literal["auto"] = "auto"
     cpus: int | None = Field(None, gt=0)
+    device: Literal["cpu", "cuda"] = "cpu"
+    gpus_per_actor: float = Field(0.0, ge=0)
 
     @model_validator(mode="after")
     def _positive(self) -> ActorsConfig:

@@ -98,6 +98,8 @@ def prepare(config: RunConfig, folder: Path, given: Given, resumed_to: int | Non
     graph, near = None, None
     warnings: list[str] = []
     if isinstance(method, GraphMethod):
+        if config.actors.device != "cpu":
+            raise InvalidValue("actors.device", config.actors.device, f'{method.name} computes on CPUs; take "cpu"')
         web = build_web(config, len(sizes), given.graph)
         method, warnings = method.settle(web.network, problem, sizes)
         graph = web.graph
@@ -120,13 +122,12 @@ def prepare(config: RunConfig, folder: Path, given: Given, resumed_to: int | Non
         ledger=_ledger(config, folder, method, len(sizes), plan),
         recorder=FileRecorder(folder, resumed_to),
         loop=Coordinator if graph is None else GraphCoordinator,
+        gpus_per_host=config.actors.gpus_per_actor,
     )
     host_of = np.empty(len(sizes), dtype=np.int64)
     for host, block in enumerate(blocks):
         host_of[block] = host
-    return Prepared(
-        job, config, dataset, problem, method, sizes, host_of, _digest(dataset, members), graph, warnings
-    )
+    return Prepared(job, config, dataset, problem, method, sizes, host_of, _digest(dataset, members), graph, warnings)
 
 
 def build_problem(config: ProblemConfig, dataset: Dataset) -> Problem:
@@ -144,7 +145,9 @@ def build_problem(config: ProblemConfig, dataset: Dataset) -> Problem:
         config.regulariser, config.weight, config.weight_l2, config.lower, config.upper, config.radius
     )
     own = own_fields(chosen)
-    options: dict[str, Any] = {name: getattr(config, name) for name in ("smoothing", "model", "model_options") if name in own}
+    options: dict[str, Any] = {
+        name: getattr(config, name) for name in ("smoothing", "model", "model_options") if name in own
+    }
     options |= config.options
     return make_problem(config.kind, dataset.train_features.shape[1], outputs, norm, regulariser, config.clip, options)
 
@@ -225,6 +228,7 @@ def _specs(
             state_path=str((folder / "state" / f"host-{host:05d}").resolve()) if ray else None,
             neighbourhood=None if near is None else near[host],
             threads=1,
+            device=config.actors.device,
         )
         for host, block in enumerate(blocks)
     ]
@@ -307,4 +311,6 @@ def _plain(value: Any) -> Any:
         return {str(name): _plain(each) for name, each in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(each) for each in value]
-    return value if isinstance(value, (int, float, str)) or value is None else getattr(value, "__qualname__", str(value))
+    return (
+        value if isinstance(value, (int, float, str)) or value is None else getattr(value, "__qualname__", str(value))
+    )

@@ -126,13 +126,18 @@ def optimum(prepared, weight):
     return x
 
 
+WEIGHT = 0.5
+ETA = {1: 0.6, 5: 0.3, 20: 0.1}
+ROUNDS = {1: 400, 5: 400, 20: 400}
+
+
 @pytest.mark.parametrize("tau", [1, 5, 20])
 @pytest.mark.parametrize("kind", ["ring", "erdos-renyi"])
 def test_exact_gradients_reach_the_centralised_optimum(kind, tau, tmp_path):
-    given = config(estimator="gradient", local_steps=tau, rounds=3500 // tau + 600, eta=0.6 / tau**0.5, mu=0.5)
-    given |= {"record_states": False, "topology": {"kind": kind}, "problem": {"regulariser": "l2", "weight": 0.1}}
+    given = config(estimator="gradient", local_steps=tau, rounds=ROUNDS[tau], eta=ETA[tau], mu=0.5)
+    given |= {"record_states": False, "topology": {"kind": kind}, "problem": {"regulariser": "l2", "weight": WEIGHT}}
     given["partition"] = {"clients": N, "scheme": "dirichlet", "alpha": 0.5, "min_size": 6}
-    x = optimum(prepare(parse(given), tmp_path, Given()), 0.1)
+    x = optimum(prepare(parse(given), tmp_path, Given()), WEIGHT)
     result = simulate(given, keep=False)
     worst = math.sqrt(result.metrics["consensus"].iloc[-1] * N) + np.linalg.norm(result.model - x)
     assert worst < 1e-8

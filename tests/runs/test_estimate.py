@@ -46,6 +46,17 @@ def test_a_layout_that_cannot_fit_is_refused_with_one_that_can():
         estimate(config)
 
 
+def test_the_command_prints_it_and_runs_nothing(tmp_path, monkeypatch, capsys):
+    from dualfed.runs.cli_run import run
+
+    monkeypatch.chdir(tmp_path)
+    assert run("quickstart", ["privacy.epsilon=3"], None, "inline", None, None, dry=True) == 0
+    said = capsys.readouterr().out
+    assert "10" in said
+    assert "2.99" in said or "3.00" in said
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_nothing_is_kept(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     estimate(parse({**BASE, "method": SERVER}))
