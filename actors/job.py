@@ -85,18 +85,17 @@ def run_inline(job: Job, listen: Listener) -> Finished:
     """Run without Ray, in this process, on one torch thread. Ctrl-C ends after the round in progress."""
     import torch
 
+    ledger = InlineLedger(job.ledger.open)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # small batched products: a second thread on a busy core slows them many times
-    fleet = InlineFleet(job.specs, job.shards, job.test)
-    ledger = job.ledger.open()
     try:
-        coordinator = job.loop(job.settings, job.plan, fleet, InlineLedger(ledger), job.recorder, listen)
+        fleet = InlineFleet(job.specs, job.shards, job.test)
+        coordinator = job.loop(job.settings, job.plan, fleet, ledger, job.recorder, listen)
         with on_interrupt(coordinator.request_stop):
             ending = coordinator.run()
         return Finished(ending, coordinator.model())
     finally:
         ledger.close()
-        fleet.close()
         torch.set_num_threads(threads)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,23 +38,37 @@ class LedgerPort(ABC):
 
 
 class InlineLedger(LedgerPort):
-    """A ledger in this process."""
+    """A ledger in this process, on a thread of its own: its commits overlap the work of a round.
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
+    Args:
+        open_ledger: opens the ledger, on that thread.
+    """
+
+    def __init__(self, open_ledger: Callable[[], Ledger]) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="ledger")
+        try:
+            self._ledger = self._thread.submit(open_ledger).result()
+        except BaseException:
+            self._thread.shutdown()
+            raise
 
     def reserve(self, round: int, clients: np.ndarray, events: np.ndarray) -> Any:
-        return self._ledger.reserve(round, clients, events)
+        return self._thread.submit(self._ledger.reserve, round, clients, events)
 
     def collect(self, ticket: Any) -> tuple[Grants, list[Refusal]]:
-        grants, refusals = ticket
+        grants, refusals = ticket.result()
         return grants, refusals
 
     def void(self, grants: Grants) -> None:
-        self._ledger.void(grants)
+        self._thread.submit(self._ledger.void, grants).result()
 
     def ask(self, name: str, *arguments: Any) -> Any:
-        return getattr(self._ledger, name)(*arguments)
+        return self._thread.submit(getattr(self._ledger, name), *arguments)
 
     def answer(self, ticket: Any) -> Any:
-        return ticket
+        return ticket.result()
+
+    def close(self) -> None:
+        """Close the journal and end the thread."""
+        self._thread.submit(self._ledger.close).result()
+        self._thread.shutdown()

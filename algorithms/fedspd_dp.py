@@ -12,7 +12,7 @@ from torch import Tensor
 from ..errors import InvalidValue
 from ..privacy.events import EpochEvent, Event, GaussianEvent, IidEvent, IndependentEvent, Status, Unit
 from ..privacy.gate import Bound, Gate
-from .denoise import carried_noise, kept_shares
+from .denoise import carried_noise, kept_share
 from .method import Cohort, ServerMethod, State
 from .problems.base import Problem
 from .schedule import Schedule
@@ -33,7 +33,7 @@ class FedSPDDP(ServerMethod):
         gamma: γ_t, the inverse step size; a number, ``{value, shape = "constant" | "sqrt"}`` or a table over rounds.
         state: ``released``, where all that a client keeps is computed from what it released and the loss is guaranteed, or
             ``paper``, the published form, whose loss is claimed only.
-        memory: s of (C4); 1 is the method itself, less forgets noise; ``auto`` keeps what stands out of the noise (C5).
+        memory: s of (C4); 1 is the method itself, less forgets noise; ``auto`` forgets what in x_i is noise (C5).
             ``released`` only.
         increment_clip: C; the round's increment x̄ − x_i^{t−1} is clipped at this norm, which protects a client's whole
             data set and holds for any loss. ``released`` only.
@@ -164,7 +164,7 @@ class FedSPDDP(ServerMethod):
         x, dual = state["x"], state["dual"]
         new: State = {}
         if self.memory == "auto":
-            x, dual, new["noise"] = self._denoised(state, x0, gate, t)
+            x, new["noise"] = self._denoised(state, x0, gate, t)
         elif self.memory < 1:  # (C4)
             x, dual = x0 + self.memory * (x - x0), self.memory * dual
         average = self._local_steps(x, dual, x0, cohort, gate, t)
@@ -180,19 +180,18 @@ class FedSPDDP(ServerMethod):
     def upload(self, state: State) -> Tensor:
         return state["upload"] if self.state == "paper" else torch.add(state["x"], state["dual"], alpha=1 / self.rho)
 
-    def _denoised(self, state: State, x0: Tensor, gate: Gate, t: int) -> tuple[Tensor, Tensor, Tensor]:
-        """The start and dual that (C5) keeps, ``[C, d]``, and the noise in what the round will leave, ``[C, 3]``."""
-        x, dual, noise = state["x"], state["dual"], state["noise"]
+    def _denoised(self, state: State, x0: Tensor, gate: Gate, t: int) -> tuple[Tensor, Tensor]:
+        """The start that (C5) keeps, ``[C, d]``, and the noise in what the round will leave, ``[C, 3]``."""
+        x, noise = state["x"], state["noise"]
         away = x - x0
-        shares = kept_shares(torch.stack([away, dual / self.rho], dim=1), noise)
+        share = kept_share(away, noise)
         gamma = self.gamma.at(t)
         kappa = gamma / (gamma + self.rho)
         weight = float(np.mean(kappa ** np.arange(1, self.local_steps + 1)))
         released = torch.as_tensor(gate.noise_std, dtype=torch.float64, device=x.device) ** 2
-        carried = carried_noise(noise, shares, weight, released)
-        lost = (1 - shares[:, :1]).to(x.dtype)
+        carried = carried_noise(noise, share, weight, released).to(x.dtype)
         # x less what is lost of it, rather than x_0 plus what is kept: without noise that is x to the last bit.
-        return torch.addcmul(x, away, lost, value=-1), dual * shares[:, 1:].to(x.dtype), carried.to(x.dtype)
+        return torch.addcmul(x, away, (1 - share)[:, None].to(x.dtype), value=-1), carried
 
     def _local_steps(self, x: Tensor, dual: Tensor, x0: Tensor, cohort: Cohort, gate: Gate, t: int) -> Tensor:
         """(C1) Q times and the average (C2), ``[C, d]``."""

@@ -86,6 +86,9 @@ class Method(ABC):
     def bound(self, problem: Problem, sizes: np.ndarray, weights: np.ndarray, t: int) -> Bound:
         """The sensitivity of what round ``t`` releases, for clients with ``sizes`` and ``weights`` ``[C]``."""
 
+    def compile(self, problem: Problem, dtype: str) -> None:  # noqa: B027 (most methods compile nothing)
+        """Compile what the hosts will need, once and to disk, before many processes would do it at the same time."""
+
     @abstractmethod
     def init(self, start: Tensor) -> State:
         """The public state ``{name: [d]}`` in which every client starts, from the common start ``[d]``."""

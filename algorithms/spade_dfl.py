@@ -17,6 +17,7 @@ from .method import Cohort, GraphMethod, Increment, Network, State, sum_of_direc
 from .problems.base import Problem
 from .queries import DirectionKind, Estimator, local_stage, split_keys
 from .regularisers import L2, NoRegulariser
+from .shards import Shards
 
 # aρλ_max = 2 takes the fastest mode of consensus to rest in one round, and all others faster than any smaller gain.
 _DEADBEAT = 2.0
@@ -98,7 +99,7 @@ class SPADEDFL(GraphMethod):
         if self.budget is None or self.budget < 1:
             raise InvalidValue("method.budget", self.budget, 'schedule = "rate" needs T, the local steps in all')
         total = float(self.budget)
-        steps = math.ceil(self.tau0 * total ** (1 / 3))
+        steps = math.ceil(self.tau0 * total ** (1 / 3) - 1e-9)  # a cube's root is not whole in floating point
         derived = {
             "eta": self.eta * total ** (-1 / 2),
             "mu": self.mu * total ** (-1 / 6),
@@ -146,6 +147,29 @@ class SPADEDFL(GraphMethod):
             raise InvalidValue("problem.regulariser", kind, "spade-dfl takes a gradient of it; give none or l2")
         if private and self.clip is None:
             raise InvalidValue("method.clip", None, "privacy needs a bound on a client's increment; give one > 0")
+
+    def compile(self, problem: Problem, dtype: str) -> None:
+        """One query of a single record of zeros: numba keeps the machine code that it makes."""
+        features = np.zeros((1, problem.n_features), dtype=dtype)
+        labels = np.zeros(1, dtype=np.int64 if problem.has_accuracy else dtype)
+        shards = Shards.from_flat(features, labels, np.array([0, 1]))
+        x = torch.zeros(1, problem.dim, dtype=shards.features.dtype)
+        one = np.ones(1, dtype=np.int64)
+        options: dict[str, Any] = {"estimator": self.estimator, "direction": self.direction}
+        keys = split_keys([0])
+        local_stage(
+            problem,
+            shards,
+            torch.zeros(1, dtype=torch.int64),
+            x,
+            x,
+            eta=1.0,
+            mu=1.0,
+            steps=one,
+            batch=one,
+            keys=keys,
+            **options,
+        )
 
     def event(self, problem: Problem, size: int, weight: float, t: int) -> Event:
         return GaussianEvent(unit="client", status=self.status)

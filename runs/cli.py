@@ -13,6 +13,7 @@ import typer
 from .. import __version__
 from ..errors import DualfedError
 from .cli_data import data_app
+from .cli_topology import topology_app
 
 app = typer.Typer(
     name="dualfed",
@@ -25,6 +26,7 @@ app = typer.Typer(
 ledger_app = typer.Typer(help="What each client has spent of its privacy budget.", no_args_is_help=True)
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(data_app, name="data")
+app.add_typer(topology_app, name="topology")
 
 
 class Engine(StrEnum):

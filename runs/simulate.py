@@ -133,6 +133,8 @@ def _run(prepared: Prepared, folder: Path, listen: Listener | None) -> RunResult
         else:
             from ..actors.ray_run import run_ray
 
+            prepared.method.compile(prepared.problem, prepared.config.dtype)
+
             finished = run_ray(prepared.job, hear, prepared.config.actors.cpus or os.cpu_count() or 1)
     finally:
         shutil.rmtree(folder / "state", ignore_errors=True)

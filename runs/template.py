@@ -154,7 +154,7 @@ _SECTIONS: dict[str, tuple[str, dict[str, tuple[str, Any]]]] = {
             "state": ('"released": guaranteed; "paper": the published form, whose ε is claimed, not guaranteed', None),
             "memory": (
                 "s: how much of its own model and dual a client keeps; 1 is the method itself, less forgets noise; "
-                '"auto" keeps what stands out of the noise',
+                '"auto" forgets what in its own model is noise',
                 None,
             ),
             "increment_clip": (

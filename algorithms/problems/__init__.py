@@ -6,6 +6,7 @@ from .least_squares import LeastSquaresProblem
 from .linear import LinearProblem
 from .logistic import LogisticProblem
 from .module import ModuleProblem
+from .nonconvex import NonconvexLogisticProblem
 from .registry import make_problem, own_fields, problem_class, register
 from .softmax import SoftmaxProblem
 
@@ -15,6 +16,7 @@ __all__ = [
     "LinearProblem",
     "LogisticProblem",
     "ModuleProblem",
+    "NonconvexLogisticProblem",
     "Problem",
     "SoftmaxProblem",
     "make_problem",

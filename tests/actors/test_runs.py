@@ -151,11 +151,8 @@ class StopAfter:
             self.loops[-1].request_stop()
 
 
-@pytest.mark.parametrize("kind", ["small", "graph_run"])
-@pytest.mark.parametrize("paper", [False, True])
+@pytest.mark.parametrize(("kind", "paper"), [("small", False), ("small", True), ("graph_run", False)])
 def test_a_stopped_run_goes_on_exactly_where_it_was(kind, paper, request, tmp_path, monkeypatch):
-    if paper and kind == "graph_run":
-        pytest.skip("the graph method has one state only, and it is released")
     make = request.getfixturevalue(kind)
     config = make(method__state="paper") if paper else make()
     whole = simulate(config, out=tmp_path / "whole")
