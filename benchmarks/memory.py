@@ -1,6 +1,6 @@
 """``memory = "auto"`` of FedSPD-DP against s = 1 and s = 0, over privacy budgets and partitions of scikit-learn's digits.
 
-    python benchmarks/memory.py [--clients 10] [--rounds 60] [--rho 0.3] [--gamma 1.0] [--seeds 3]
+    python benchmarks/memory.py [--clients 10] [--rounds 60] [--rho 0.1 0.3 1] [--gamma 1.0] [--seeds 3]
 
 Every cell is a budget ε (∞: no noise), a partition and a choice of memory; the seeds move split, partition, batches and
 noise, which all three choices of a cell share. Prints mean test accuracies, their mean over the grid, and the cell where
@@ -81,9 +81,16 @@ def cell(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, default in (("clients", 10), ("rounds", 60), ("steps", 5), ("batch", 20), ("seeds", 3)):
+    for name, default in (
+        ("clients", 10),
+        ("rounds", 60),
+        ("steps", 5),
+        ("batch", 20),
+        ("seeds", 3),
+        ("first-seed", 0),
+    ):
         parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--rho", type=float, nargs="+", default=[0.3])
+    parser.add_argument("--rho", type=float, nargs="+", default=[0.1, 0.3, 1.0])
     parser.add_argument("--gamma", type=float, default=1.0)
     given = parser.parse_args()
     torch.set_num_threads(1)
@@ -98,11 +105,12 @@ def main() -> None:
     }
     common = {"rounds": given.rounds, "local_steps": given.steps, "batch_size": given.batch, "gamma": given.gamma}
     table: dict[tuple[float, str], np.ndarray] = {}
-    print(f"digits, N = {given.clients}, {common}, best of ρ = {given.rho}, {given.seeds} seeds; test accuracy in %")
+    seeds = range(given.first_seed, given.first_seed + given.seeds)
+    print(f"digits, N = {given.clients}, {common}, best of ρ = {given.rho}, seeds {[*seeds]}; test accuracy in %")
     print(f"{'ε':>4} {'partition':14} {'s = 1':>7} {'s = 0':>7} {'auto':>7}   best ρ of each")
     for epsilon in BUDGETS:
         for name, scheme in schemes.items():
-            found = np.stack([cell(common, given.rho, scheme, epsilon, seed) for seed in range(given.seeds)]).mean(0)
+            found = np.stack([cell(common, given.rho, scheme, epsilon, seed) for seed in seeds]).mean(0)
             table[epsilon, name] = found.max(0)
             chosen = " ".join(f"{given.rho[best]:g}" for best in found.argmax(0))
             numbers = " ".join(f"{value:7.1f}" for value in table[epsilon, name])

@@ -13,6 +13,7 @@ import typer
 from .. import __version__
 from ..errors import DualfedError
 from .cli_data import data_app
+from .cli_reproduce import reproduce_app
 from .cli_topology import topology_app
 
 app = typer.Typer(
@@ -27,6 +28,7 @@ ledger_app = typer.Typer(help="What each client has spent of its privacy budget.
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(data_app, name="data")
 app.add_typer(topology_app, name="topology")
+app.add_typer(reproduce_app, name="reproduce")
 
 
 class Engine(StrEnum):

@@ -53,7 +53,7 @@ def plot(folder: Path | str) -> list[Path]:
     target = Path(folder) / "plots"
     try:
         target.mkdir(exist_ok=True)
-        return [path for name, figure in _figures(result, twin).items() for path in _save(figure, target / name)]
+        return [path for name, figure in _figures(result, twin).items() for path in save_figure(figure, target / name)]
     except OSError as error:
         raise InvalidValue("RUN", str(folder), f"plots cannot be written there: {error.strerror}") from None
 
@@ -189,7 +189,8 @@ def _marker(frame: pd.DataFrame) -> str:
     return "o" if len(frame) <= 3 else ""
 
 
-def _save(figure: Figure, stem: Path) -> list[Path]:
+def save_figure(figure: Figure, stem: Path) -> list[Path]:
+    """Write a figure as ``STEM.png`` and ``STEM.svg``; the same figure gives the same bytes."""
     import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.backends.backend_svg import FigureCanvasSVG
