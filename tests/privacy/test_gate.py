@@ -120,3 +120,9 @@ def test_the_global_generators_are_left_alone():
     gate().batches("iid", [5, 5, 5], 2, 2)
     assert torch.equal(before, torch.random.get_rng_state())
     assert (numpy_before == np.random.get_state()[1]).all()  # noqa: NPY002
+
+
+def test_an_unbounded_value_without_noise_is_released_as_it_is():
+    """∞ sensitivity and no noise is what a run without privacy may have: nothing is added, not 0·∞."""
+    value = torch.ones(3, 4)
+    assert gate(z=0.0, sensitivity=float("inf")).release(value).eq(1).all()
