@@ -136,7 +136,9 @@ class GraphCoordinator(RoundLoop):
             if turn == 0:
                 outcomes = self._fleet.everyone("begin_mixing")
             else:
-                calls = {h: self._fleet.call(h, "mix", {s: box[h] for s, box in boxes.items() if h in box}) for h in hosts}
+                calls = {
+                    h: self._fleet.call(h, "mix", {s: box[h] for s, box in boxes.items() if h in box}) for h in hosts
+                }
                 outcomes = self._fleet.gather(calls)
             lost = [outcome for outcome in outcomes.values() if isinstance(outcome, Lost)]
             for outcome in lost:
@@ -173,7 +175,9 @@ class GraphCoordinator(RoundLoop):
         for asked in self._pending:
             host, ticket = asked.score
             scored = self._fleet.gather({host: ticket})[host]
-            score = self._insist({host: ("score", asked.model)})[host] if isinstance(scored, Lost) else self._value(scored)
+            score = (
+                self._insist({host: ("score", asked.model)})[host] if isinstance(scored, Lost) else self._value(scored)
+            )
             own, private = self._diagnosis(asked)
             spent = self._ledger.answer(asked.spent)
             self._emit({"kind": "evaluated", "round": asked.round, **score, **own, **spent, **asked.counters})
@@ -195,7 +199,9 @@ class GraphCoordinator(RoundLoop):
                 f"{name}_best": float(values.max()),
             }
         if len(parts) < self._fleet.hosts:  # a host was lost before it could answer
-            return {**own, "consensus": np.nan}, dict.fromkeys(("objective", "stationarity", "residual", "common_share"), np.nan)
+            return {**own, "consensus": np.nan}, dict.fromkeys(
+                ("objective", "stationarity", "residual", "common_share"), np.nan
+            )
         consensus = sum(part.deviation for part in parts) / n
         gradient = np.sum([part.gradient for part in parts], axis=0) / n
         stationarity = float(gradient @ gradient)
@@ -209,7 +215,6 @@ class GraphCoordinator(RoundLoop):
         order = np.argsort(np.concatenate(self._settings.hosts), kind="stable")
         states = {name: np.concatenate([part[name] for part in parts.values()])[order] for name in parts[0]}
         self._emit({"kind": "states", "round": t, "x0": self.model(), **states})
-
 
 
 def _common_share(headings: list[Heading]) -> float:

@@ -156,5 +156,7 @@ class Host:
 
 def _device(name: str) -> torch.device:
     if name == "cuda" and not torch.cuda.is_available():
-        raise InvalidValue("actors.device", name, 'torch sees no GPU where this host runs; take "cpu", or set gpus_per_actor')
+        raise InvalidValue(
+            "actors.device", name, 'torch sees no GPU where this host runs; take "cpu", or set gpus_per_actor'
+        )
     return torch.device(name)

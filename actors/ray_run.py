@@ -107,7 +107,9 @@ def run_ray(job: Job, listen: Listener, cpus: int) -> Finished:
     Raises what a client or the ledger raised, as it was raised there.
     """
     with local_cluster(cpus):
-        ledger: Any = ray.remote(LedgerActor).options(num_cpus=0, max_restarts=-1, max_task_retries=-1).remote(job.ledger)
+        ledger: Any = (
+            ray.remote(LedgerActor).options(num_cpus=0, max_restarts=-1, max_task_retries=-1).remote(job.ledger)
+        )
         coordinator: Any = (
             ray.remote(CoordinatorActor)
             .options(num_cpus=0, max_concurrency=4)

@@ -130,7 +130,7 @@ class Increment:
 
 def sum_of_directions(value: Tensor) -> Tensor:
     """``[d]`` float64, Σ_i v_i/‖v_i‖ of the rows of ``value`` ``[C, d]``; a zero row counts as zero."""
-    lengths = torch.linalg.vector_norm(value, dim=1, dtype=torch.float64)
+    lengths = torch.linalg.vector_norm(value, dim=1)
     lengths[lengths == 0] = 1.0
     total: Tensor = lengths.reciprocal_().to(value.dtype) @ value
     return total.to(torch.float64)

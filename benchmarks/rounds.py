@@ -105,7 +105,9 @@ def bare(data: Dataset, arguments: argparse.Namespace, participants: int, privat
     return seconds
 
 
-def timed(data: Dataset, arguments: argparse.Namespace, participants: int, private: bool, engine: str) -> tuple[Any, ...]:
+def timed(
+    data: Dataset, arguments: argparse.Namespace, participants: int, private: bool, engine: str
+) -> tuple[Any, ...]:
     """(seconds of each round, seconds before the first round)."""
     with tempfile.TemporaryDirectory() as folder:
         prepared = prepare(config(arguments, participants, private, engine), Path(folder), Given(dataset=data))
@@ -166,7 +168,9 @@ def main() -> None:
             for _ in range(arguments.repeats):  # in turn, so that a drift of the machine meets all alike
                 times["bare"].append(statistics.median(bare(data, arguments, participants, private)[warm:]))
                 torch.set_num_threads(threads)
-                times["bare, all threads"].append(statistics.median(bare(data, arguments, participants, private)[warm:]))
+                times["bare, all threads"].append(
+                    statistics.median(bare(data, arguments, participants, private)[warm:])
+                )
                 torch.set_num_threads(1)
                 for engine in arguments.engines:
                     rounds, starts[engine] = timed(data, arguments, participants, private, engine)
@@ -184,7 +188,9 @@ def main() -> None:
     for engine in arguments.engines:
         memory.peak = 0
         timed(data, arguments, arguments.clients, True, engine)
-        print(f"peak memory, {engine}: {memory.peak / 2**20:.0f} MiB, data {data.train_features.nbytes / 2**20:.0f} MiB of it")
+        print(
+            f"peak memory, {engine}: {memory.peak / 2**20:.0f} MiB, data {data.train_features.nbytes / 2**20:.0f} MiB of it"
+        )
     memory.over.set()
 
 

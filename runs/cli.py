@@ -76,7 +76,9 @@ def run(
     engine: EngineOption = None,
     name: Annotated[str | None, typer.Option(metavar="NAME", help="What the run is called.")] = None,
     seed: Annotated[int | None, typer.Option(metavar="N", help="The seed of every draw.")] = None,
-    dry: Annotated[bool, typer.Option("--dry", help="Only say what the run would take: memory, time, messages, ε.")] = False,
+    dry: Annotated[
+        bool, typer.Option("--dry", help="Only say what the run would take: memory, time, messages, ε.")
+    ] = False,
 ) -> None:
     """Run a preset or a configuration and leave a folder with its results."""
     from .cli_run import run as start
@@ -96,11 +98,12 @@ def resume(folder: RunFolder, engine: EngineOption = None) -> None:
 @app.command()
 def init(
     file: Annotated[Path, typer.Argument(metavar="[FILE]", help="The file to write.")] = Path("dualfed.toml"),
+    method: Annotated[str, typer.Option(metavar="METHOD", help="fedspd-dp or spade-dfl.")] = "fedspd-dp",
 ) -> None:
     """Write a configuration with every field, its default and what it means."""
     from .template import write_template
 
-    write_template(file)
+    write_template(file, method)
     typer.echo(f"Wrote {file}; start it with: dualfed run {file}")
 
 

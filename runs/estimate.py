@@ -77,7 +77,9 @@ def estimate(config: RunConfig, given: Given | None = None) -> Estimate:
             actors=len(settings.hosts) if ray else 0,
             cpus=cpus,
             rounds=settings.rounds,
-            memory_bytes=(len(settings.hosts) + 3) * ACTOR_MEMORY + 2 * data + state if ray else ACTOR_MEMORY + 2 * data + state,
+            memory_bytes=(len(settings.hosts) + 3) * ACTOR_MEMORY + 2 * data + state
+            if ray
+            else ACTOR_MEMORY + 2 * data + state,
             state_bytes=state,
             round_s=seconds,
             total_s=seconds * waves * settings.rounds,

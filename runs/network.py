@@ -74,4 +74,3 @@ def build_web(config: RunConfig, clients: int, graph: nx.Graph | None) -> Web:
         return placement, parts
 
     return Web(web, network, placed)
-

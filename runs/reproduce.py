@@ -24,7 +24,7 @@ BUDGETS = (300, 1000, 3000, 10000, 30000)
 RESIDUAL_SLOPE, RESIDUAL_MARGIN = -1 / 3, 0.05
 ROUNDS_SLOPE, ROUNDS_MARGIN = 2 / 3, 0.02
 
-# Chosen on other seeds than 0 to 9; the graph is drawn from the run's seed like the records.
+# eta and mu are small enough for the noise between clients not to hide the rate of the gradient.
 _RATE: dict[str, Any] = {
     "name": "spade-rate",
     "engine": "inline",
@@ -34,7 +34,15 @@ _RATE: dict[str, Any] = {
     "partition": {"scheme": "dirichlet", "clients": 10, "alpha": 1.0, "min_size": 10},
     "topology": {"kind": "erdos-renyi"},
     "problem": {"kind": "nonconvex-logistic", "options": {"bend": 0.1}},
-    "method": {"name": "spade-dfl", "schedule": "rate", "estimator": "paper", "eta": 1.0, "mu": 1.0, "tau0": 1.0, "chunk": 8},
+    "method": {
+        "name": "spade-dfl",
+        "schedule": "rate",
+        "estimator": "paper",
+        "eta": 0.3,
+        "mu": 1.0,
+        "tau0": 1.0,
+        "chunk": 8,
+    },
     "privacy": {"mode": "none"},
 }
 

@@ -12,7 +12,9 @@ from .statement import epsilon_text, unit_name
 def show_estimate(found: Estimate, console: Console) -> None:
     """A table of actors, memory, time, messages and ε, and the warnings of the method."""
     table = Table(title="What this run would take", show_header=False, title_justify="left")
-    where = f"{found.actors} on {found.cpus} CPUs, and a coordinator and a ledger" if found.actors else "none: one process"
+    where = (
+        f"{found.actors} on {found.cpus} CPUs, and a coordinator and a ledger" if found.actors else "none: one process"
+    )
     rows = {
         "clients": f"{found.clients}",
         "actors": where,

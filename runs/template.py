@@ -10,6 +10,7 @@ from typing import Any
 import tomlkit
 
 from ..errors import InvalidValue
+from .template_spade import SPADE
 
 _WIDTH = 110
 
@@ -218,34 +219,51 @@ _SECTIONS: dict[str, tuple[str, dict[str, tuple[str, Any]]]] = {
 }
 
 
-def write_template(path: Path) -> None:
-    """Write the commented configuration to ``path``.
+def write_template(path: Path, method: str = "fedspd-dp") -> None:
+    """Write the commented configuration to ``path``, with the parameters of a method.
 
     Raises:
-        InvalidValue: the file is there already, or cannot be written.
+        InvalidValue: the file is there already, or cannot be written, or there are no words for that method.
     """
+    text = template(method)
     try:
         with path.open("x", encoding="utf-8") as file:
-            file.write(template())
+            file.write(text)
     except FileExistsError:
         raise InvalidValue("FILE", str(path), "is there already; give another name, or remove it first") from None
     except OSError as error:
         raise InvalidValue("FILE", str(path), f"cannot be written: {error.strerror}") from None
 
 
-def template() -> str:
-    """The commented configuration, as TOML."""
-    from ..algorithms.fedspd_dp import FedSPDDP
+def template(method: str = "fedspd-dp") -> str:
+    """The commented configuration, as TOML. Raises InvalidValue for a method that it has no words for."""
     from .config import RunConfig
 
     defaults = RunConfig()
-    method = {"name": FedSPDDP.name} | {field.name: field.default for field in dataclasses.fields(FedSPDDP)}
+    told_of = {"fedspd-dp": _SECTIONS["method"][1], "spade-dfl": SPADE}
+    if method not in told_of:
+        raise InvalidValue("--method", method, f"give one of {', '.join(told_of)}")
+    values_of = {"method": _defaults(method)}
     lines = ["# A run of dualfed. Values are the defaults; lines that are commented out show an example.", ""]
     lines += _fields(_HEAD, {name: getattr(defaults, name) for name in _HEAD})
     for section, (purpose, told) in _SECTIONS.items():
-        values = method if section == "method" else getattr(defaults, section).model_dump()
-        lines += ["", f"# {purpose}", f"[{section}]", *_fields(told, values)]
+        values = values_of.get(section) or getattr(defaults, section).model_dump()
+        lines += [
+            "",
+            f"# {purpose}",
+            f"[{section}]",
+            *_fields(told_of[method] if section == "method" else told, values),
+        ]
     return "\n".join(lines) + "\n"
+
+
+def _defaults(method: str) -> dict[str, Any]:
+    from ..algorithms.registry import method_class
+
+    chosen = method_class(method)
+    values = {"name": method} | {field.name: field.default for field in dataclasses.fields(chosen)}  # type: ignore[arg-type]
+    # What a private run cannot do without has no default: a file that runs as it is needs one.
+    return values | ({"clip": 1.0} if method == "spade-dfl" else {})
 
 
 def _fields(told: dict[str, tuple[str, Any]], values: dict[str, Any]) -> list[str]:

@@ -105,10 +105,10 @@ def test_the_equations_with_clip_chunks_and_regulariser(tmp_path):
 def optimum(prepared, weight):
     """x* of (P1) by a Newton method on the records of all clients together."""
     problem = prepared.problem
-    features, labels = (np.concatenate([getattr(s, name) for s in prepared.job.shards]) for name in ("features", "labels"))
-    owner = np.concatenate(
-        [np.repeat(1 / (N * np.diff(s.offsets)), np.diff(s.offsets)) for s in prepared.job.shards]
+    features, labels = (
+        np.concatenate([getattr(s, name) for s in prepared.job.shards]) for name in ("features", "labels")
     )
+    owner = np.concatenate([np.repeat(1 / (N * np.diff(s.offsets)), np.diff(s.offsets)) for s in prepared.job.shards])
     hot = np.eye(problem.n_outputs)[labels]
 
     def value(x):
@@ -123,7 +123,9 @@ def optimum(prepared, weight):
         p = np.exp(s - s.max(1, keepdims=True))
         p /= p.sum(1, keepdims=True)
         each = np.einsum("ij,jk->ijk", p, np.eye(p.shape[1])) - p[:, :, None] * p[:, None, :]
-        return np.einsum("i,ikl,ip,iq->kplq", owner, each, features, features).reshape(len(x), -1) + weight * np.eye(len(x))
+        return np.einsum("i,ikl,ip,iq->kplq", owner, each, features, features).reshape(len(x), -1) + weight * np.eye(
+            len(x)
+        )
 
     x = minimize(value, np.zeros(problem.dim), jac=True, method="BFGS", options={"gtol": 1e-6}).x
     for _ in range(8):
@@ -172,7 +174,9 @@ def test_stability_is_a_matter_of_one_sentence():
         beta = factor * (8 / 3) / (5 * alpha * 1.0 * lambda_max)
         given = {**base, "topology": {"kind": "ring"}, "method": {**base["method"], "beta": beta}}
         if refused:
-            with pytest.raises(UnstablePenalty, match=r"consensus diverges.*λ_max = 4\).*take β or ρ smaller") as caught:
+            with pytest.raises(
+                UnstablePenalty, match=r"consensus diverges.*λ_max = 4\).*take β or ρ smaller"
+            ) as caught:
                 simulate(given, keep=False)
             assert "\n" not in str(caught.value)
         else:

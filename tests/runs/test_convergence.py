@@ -22,7 +22,11 @@ def setting(regulariser, participants, steps):
             "checkpoint_every": 10_000,
             "data": {"name": "synthetic", "records": 300, "features": 6, "classes": 2},
             "partition": {"scheme": "dirichlet", "clients": 6, "alpha": 0.3, "min_size": 12},
-            "problem": {"kind": "logistic", "regulariser": regulariser, "weight": WEIGHT if regulariser == "l2" else 0.02},
+            "problem": {
+                "kind": "logistic",
+                "regulariser": regulariser,
+                "weight": WEIGHT if regulariser == "l2" else 0.02,
+            },
             "method": {
                 "name": "fedspd-dp",
                 "rounds": 2000,
