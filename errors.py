@@ -24,3 +24,7 @@ class InvalidValue(DualfedError, ValueError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.field, self.value, self.cure)
+
+
+class RunBroken(DualfedError):
+    """A run that could not go on for a reason outside it. What was done so far stands and can be resumed."""

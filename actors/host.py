@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -126,7 +126,7 @@ class Host:
         rounds: list[int] = []
         rows: dict[str, list[Tensor]] = {name: [] for name in self._states.names}
         for path in sorted(Path(folder).glob("clients-*.safetensors")):
-            with safe_open(path, framework="pt") as file:
+            with _opened(path) as file:
                 clients = file.get_tensor("clients").tolist()
                 mine = [index for index, client in enumerate(clients) if client in self._row_of]
                 slots += [self._row_of[clients[index]] for index in mine]
@@ -160,3 +160,10 @@ def _device(name: str) -> torch.device:
             "actors.device", name, 'torch sees no GPU where this host runs; take "cpu", or set gpus_per_actor'
         )
     return torch.device(name)
+
+
+def _opened(path: Path) -> Any:
+    try:
+        return safe_open(path, framework="pt")
+    except SafetensorError as error:
+        raise InvalidValue("RUN", str(path), f"this checkpoint is damaged ({error}); restore it from a copy") from None

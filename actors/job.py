@@ -38,6 +38,13 @@ class LedgerSpec:
     plan: Plan
     meta: dict[str, Any]
 
+    def create(self) -> None:
+        """Make the empty journal of a new run, before anything else of the run is written."""
+        from ..privacy.ledger import Ledger
+
+        plan = self.plan
+        Ledger(self.path, self.clients, delta=plan.delta, budgets=plan.budgets, caps=None, meta=self.meta).close()
+
     def open(self) -> Any:
         """The ledger, with the plan's events registered and its planned accounts certified against the budgets."""
         from .run_ledger import RunLedger

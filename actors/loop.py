@@ -293,6 +293,7 @@ class RoundLoop(ABC):
             "round": self._done,
             "exhausted": np.flatnonzero(self._exhausted).tolist(),
             "counters": self._counters,
+            "journal": self._ledger.answer(self._ledger.ask("where")),
         }
         (partial / "state.json").write_text(json.dumps(state))
         os.replace(partial, root / f"round-{self._done:08d}")

@@ -56,6 +56,8 @@ def check_participants(given: Sequence[Sequence[int]], rounds: int, clients: int
         )
     checked = []
     for t, listed in enumerate(given, 1):
+        if not all(isinstance(client, (int, np.integer)) and not isinstance(client, bool) for client in listed):
+            raise InvalidValue("participation", list(listed), f"round {t} must list whole numbers, the clients' ids")
         chosen = np.unique(np.asarray(listed, dtype=np.int64))
         if len(chosen) != len(listed) or (len(chosen) and not (chosen[0] >= 0 and chosen[-1] < clients)):
             raise InvalidValue(

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import ray
-from ray.exceptions import RayError, RayTaskError
+from ray.exceptions import RayActorError, RayError, RayTaskError
 
+from ..errors import RunBroken
 from .cluster import local_cluster
 from .job import Finished, Job, LedgerSpec, Listener, on_interrupt
 from .ledger_port import LedgerPort
@@ -106,7 +107,16 @@ def run_ray(job: Job, listen: Listener, cpus: int) -> Finished:
 
     Raises what a client or the ledger raised, as it was raised there.
     """
-    with local_cluster(cpus):
+    stopping = threading.Event()
+    started: list[Any] = []
+
+    def stop() -> None:
+        stopping.set()
+        for actor in started:
+            actor.request_stop.remote()
+
+    # From the first moment on: an interrupt while Ray starts becomes a stop after the first round.
+    with on_interrupt(stop), local_cluster(cpus):
         ledger: Any = (
             ray.remote(LedgerActor).options(num_cpus=0, max_restarts=-1, max_task_retries=-1).remote(job.ledger)
         )
@@ -127,10 +137,16 @@ def run_ray(job: Job, listen: Listener, cpus: int) -> Finished:
         )
         try:
             running = coordinator.run.remote()
-            with on_interrupt(coordinator.request_stop.remote):
-                _watch(coordinator, running, listen)
+            started.append(coordinator)
+            if stopping.is_set():
+                stop()
+            _watch(coordinator, running, listen)
             ending, model = _get(running)
             return Finished(ending, model)
+        except RayActorError:
+            raise RunBroken(
+                f"the coordinator's process was lost; go on with `dualfed resume {job.settings.folder}`"
+            ) from None
         finally:
             with contextlib.suppress(RayError):
                 # Closing folds the write-ahead log into the journal; a journal that is not closed is whole all the same.

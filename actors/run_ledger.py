@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -20,8 +22,15 @@ class RunLedger(Ledger):
         return grants, refusals
 
     def void(self, grants: Grants) -> None:
+        rows = zip(grants.clients.tolist(), grants.numbers.tolist())
+        if len(grants) and all(row in self._voided for row in rows):
+            return  # asked again because the answer to the first call was lost
         super().void(grants)
         self._ahead = None
+
+    def where(self) -> dict[str, Any]:
+        """The journal's position, which a checkpoint keeps."""
+        return self.position
 
     def spent(self, round: int) -> dict[str, float]:
         """The loss at the ledger's δ as of the end of ``round``: the largest and the median over clients."""

@@ -62,8 +62,8 @@ class FedSPDDP(ServerMethod):
             raise InvalidValue(
                 "method.participants", self.participants, "give a whole number ≥ 1, or leave it out for all"
             )
-        if not (self.rho > 0 and np.isfinite(self.rho)):
-            raise InvalidValue("method.rho", self.rho, "give a penalty > 0")
+        if not 1e-9 <= self.rho <= 1e9:
+            raise InvalidValue("method.rho", self.rho, "give a penalty between 1e-9 and 1e9")
         if self.memory != "auto" and not 0 <= self.memory <= 1:
             raise InvalidValue("method.memory", self.memory, 'give a number from 0 to 1, or "auto"')
         if self.state == "paper" and self.memory != 1:
@@ -126,7 +126,7 @@ class FedSPDDP(ServerMethod):
             return EpochEvent(status=status, rate=steps * self.batch_size / size, steps=steps, contraction=kappa)
         if self.batches == "independent":
             return IndependentEvent(status=status, rate=self.batch_size / size, steps=steps, contraction=kappa)
-        return IidEvent(status=status, rate=float(-np.expm1(self.batch_size * steps * np.log1p(-1.0 / size))))
+        return IidEvent(status=status, rate=_chance(size, self.batch_size * steps))
 
     def contraction(self, problem: Problem, weight: float | np.ndarray, t: int) -> Any:
         """κ of one step (C1): γ·max(1, L/γ − 1)/(γ + ρ), L scaled by the client's weight."""
@@ -226,3 +226,8 @@ class FedSPDDP(ServerMethod):
             "b": self.batch_size,
             "ρ": self.rho,
         }
+
+
+def _chance(size: int, draws: int) -> float:
+    """1 − (1 − 1/m)^n, that one of m records is among n drawn with replacement."""
+    return 1.0 if size == 1 else float(-np.expm1(draws * np.log1p(-1.0 / size)))

@@ -57,7 +57,10 @@ def make_method(values: Mapping[str, Any]) -> Method:
         InvalidValue: no such method, no such parameter, or a value that the method cannot take.
     """
     parameters = dict(values)
-    chosen = method_class(parameters.pop("name", "fedspd-dp"))
+    name = parameters.pop("name", "fedspd-dp")
+    if not isinstance(name, str):
+        raise InvalidValue("method.name", name, f"give one of {', '.join(method_names())}")
+    chosen = method_class(name)
     known = {field.name for field in dataclasses.fields(chosen)}  # type: ignore[arg-type]
     for name in parameters:
         if name not in known:

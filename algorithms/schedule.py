@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 from ..errors import InvalidValue
 
+_LEAST, _MOST = 1e-9, 1e9
+
 
 @dataclass(frozen=True)
 class Schedule:
@@ -42,6 +44,7 @@ class Schedule:
             schedule = cls(shape="table", table=tuple(float(v) for v in given))
         elif (
             isinstance(given, dict)
+            and isinstance(given.get("value", 1.0), (int, float))
             and set(given) <= {"value", "shape"}
             and given.get("shape") in ("constant", "sqrt", None)
         ):
@@ -49,6 +52,8 @@ class Schedule:
         else:
             raise InvalidValue(field, given, 'give a number, a list of numbers, or {value = 1.0, shape = "sqrt"}')
         values = schedule.table or (schedule.value,)
-        if not all(math.isfinite(v) and v > 0 for v in values) or any(b < a for a, b in pairwise(values)):
-            raise InvalidValue(field, given, "every value must be positive and finite, and a table must not fall")
+        if not all(_LEAST <= v <= _MOST for v in values) or any(b < a for a, b in pairwise(values)):
+            raise InvalidValue(
+                field, given, f"every value must lie between {_LEAST:g} and {_MOST:g}, and a table must not fall"
+            )
         return schedule

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import brentq
 from scipy.signal import fftconvolve
-from scipy.special import log_ndtr, ndtri
+from scipy.special import log_ndtr, ndtr, ndtri
 from scipy.stats import beta
 
 from ..errors import InvalidValue
@@ -90,12 +90,13 @@ def lower_bound(under: Floats, other: Floats, delta: float, confidence: float) -
 def _split_bound(under: Floats, other: Floats, chosen: int, alpha: float, objective: Objective) -> float:
     trials = len(under) - chosen
     best, threshold, swap = -np.inf, 0.0, False
-    # Judged by the limits that the choosing sample itself allows: a tail in which it saw nothing promises little.
+    # The choice takes both statistics for normal, which smooths their tails; where they are not, it is merely not the best.
     for turned, (p, q) in enumerate(((under, other), (-other, -under))):
-        pool = np.sort(np.concatenate([p[:chosen], q[:chosen]]))
-        candidates = np.unique(pool[np.linspace(0, len(pool) - 1, _THRESHOLDS).astype(int)])
-        above = [chosen - np.searchsorted(np.sort(side[:chosen]), candidates, side="right") for side in (p, q)]
-        values = objective(lower_limit(above[0], chosen, alpha), upper_limit(above[1], chosen, alpha))
+        fits = [(side[:chosen].mean(), max(side[:chosen].std(), 1e-12)) for side in (p, q)]
+        pool = np.concatenate([p[:chosen], q[:chosen]])
+        candidates = np.linspace(pool.min(), pool.max(), _THRESHOLDS)
+        hits = [trials * ndtr((mean - candidates) / std) for mean, std in fits]
+        values = objective(lower_limit(hits[0], trials, alpha), upper_limit(hits[1], trials, alpha))
         index = int(np.argmax(values))
         if values[index] > best:
             best, threshold, swap = float(values[index]), float(candidates[index]), bool(turned)
@@ -132,7 +133,7 @@ def mixture_epsilon(rate: float, shifts: Floats, rounds: int, delta: float) -> f
     step = 2 * _GRID_LOSS / rounds
     cells = np.floor(losses / step).astype(np.int64)
     first = int(cells.min())
-    total = _power(np.bincount(cells - first, weights=np.asarray(masses)), first, rounds)
+    total = _power(np.bincount(cells - first, weights=np.asarray(masses)).astype(np.float64), first, rounds)
     values = (total[1] + np.arange(len(total[0]))) * step
 
     def excess(epsilon: float) -> float:

@@ -175,6 +175,18 @@ class Journal:
         """The number of the last transaction known here; −1 before the first."""
         return self._seq
 
+    @property
+    def position(self) -> dict[str, Any]:
+        """The last transaction known here and its chain digest: what a checkpoint remembers of its journal."""
+        return {"seq": self._seq, "digest": self._digest.hex()}
+
+    def contains(self, position: Mapping[str, Any]) -> bool:
+        """Whether the journal that gave this ``position`` is this one, at that point or later."""
+        if position["seq"] < 0:
+            return True
+        found = list(self._read(f"SELECT digest FROM transactions WHERE seq = {int(position['seq'])}"))
+        return len(found) == 1 and bytes(found[0][0]).hex() == position["digest"]
+
     def events(self) -> list[Event]:
         """The registered events; an event's position is its id. Raises JournalDamaged."""
         found: list[Event] = []

@@ -129,6 +129,11 @@ class Ledger:
         return dict(self._journal.meta)
 
     @property
+    def position(self) -> dict[str, Any]:
+        """Where its journal stands: the last transaction and its chain digest."""
+        return self._journal.position
+
+    @property
     def counts(self) -> Ints:
         """Releases charged per client and event, shape [n_clients, len(events)]; a copy."""
         return self._table[:, : len(self.events)].copy()
@@ -336,7 +341,8 @@ class Ledger:
         if not free:
             assert self.caps is not None
             return f"its {self.caps[client]} planned participations are used up"
-        return f"the release would pass its budget of ε = {self.budgets[client]:g} at δ = {self.delta:g}"
+        claimed = " (claimed)" if any(event.status == "claimed" for event in self.events) else ""
+        return f"the release would pass its budget of ε = {self.budgets[client]:g}{claimed} at δ = {self.delta:g}"
 
     def _adopt(self, events: list[Event]) -> None:
         self.events += events

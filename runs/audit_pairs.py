@@ -78,9 +78,9 @@ def unit_rows(draw: np.random.Generator, *shape: int) -> Floats:
 
 def random_pair(draw: np.random.Generator, size: int, features: int) -> Pairs:
     """Unit records with random labels, one of them replaced by another; the start is 0."""
-    rest, labels = unit_rows(draw, size - 1, features), draw.integers(0, 2, size - 1)
+    rest, labels = unit_rows(draw, size - 1, features), draw.integers(0, 2, size - 1).astype(np.float64)
     return differing_in_first(
-        rest, labels, unit_rows(draw, 1, 2, features), np.array([[0, 1]]), np.zeros(features), "random records"
+        rest, labels, unit_rows(draw, 1, 2, features), np.array([[0.0, 1.0]]), np.zeros(features), "random records"
     )
 
 

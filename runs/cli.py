@@ -12,6 +12,7 @@ import typer
 
 from .. import __version__
 from ..errors import DualfedError
+from .cli_audit import audit
 from .cli_data import data_app
 from .cli_reproduce import reproduce_app
 from .cli_topology import topology_app
@@ -29,6 +30,7 @@ app.add_typer(ledger_app, name="ledger")
 app.add_typer(data_app, name="data")
 app.add_typer(topology_app, name="topology")
 app.add_typer(reproduce_app, name="reproduce")
+app.command()(audit)
 
 
 class Engine(StrEnum):
@@ -145,6 +147,9 @@ def main() -> None:
             stream.reconfigure(errors="replace")  # a terminal without ε shows "?" instead of failing
     try:
         app()
+    except KeyboardInterrupt:
+        print("interrupted; a run that had begun goes on with `dualfed resume` and its folder", file=sys.stderr)
+        sys.exit(130)
     except DualfedError as error:
         print("error: " + " ".join(str(error).split()), file=sys.stderr)
         sys.exit(2)

@@ -24,7 +24,7 @@ class ProblemConfig(Section):
     lower: float = -1.0
     upper: float = 1.0
     radius: float = Field(1.0, gt=0)
-    record_norm: float | None = Field(None, gt=0)
+    record_norm: float | None = Field(None, ge=1e-6, le=1e6)
     clip: float | None = Field(None, gt=0)
     weights: Literal["uniform", "by-size"] = "uniform"
     smoothing: float = Field(0.5, gt=0)
@@ -44,13 +44,13 @@ class PrivacyConfig(Section):
     """
 
     mode: Literal["total", "per-round", "noise-multiplier", "zcdp", "none"] = "total"
-    epsilon: float | None = Field(8.0, gt=0)
-    delta: float = Field(1e-5, gt=0, lt=1)
-    round_delta: float | None = Field(None, gt=0, lt=1)
+    epsilon: float | None = Field(8.0, ge=1e-4, le=1e4)
+    delta: float = Field(1e-5, ge=1e-30, le=0.1)
+    round_delta: float | None = Field(None, ge=1e-30, le=0.1)
     calibration: Literal["classic", "analytic"] = "analytic"
-    noise_multiplier: float | None = Field(None, gt=0)
-    rho_z: float | None = Field(None, gt=0)
-    budget: float | None = Field(None, gt=0)
+    noise_multiplier: float | None = Field(None, ge=1e-2, le=1e6)
+    rho_z: float | None = Field(None, ge=1e-9, le=1e4)
+    budget: float | None = Field(None, ge=1e-4, le=1e4)
     noise: Literal["seeded", "secret"] = "seeded"
 
 

@@ -19,8 +19,6 @@ from ..privacy.accountants import Accountant
 from .config import RunConfig
 from .prepare import Given, Prepared, prepare
 
-_ACCOUNTS_SHOWN = 200
-
 
 @dataclass(frozen=True)
 class Estimate:
@@ -32,7 +30,7 @@ class Estimate:
         state_bytes: of it, the states of the clients that are planned to take part.
         round_s: seconds of the first host's work in one round, measured here on one core; hosts work in parallel.
         messages, message_bytes: vectors a round on the simulated network, and the bytes of each.
-        epsilon: the largest ε of a client after all its planned participations; at most ``accounts`` were computed.
+        epsilon: the largest ε of a client after all its planned participations.
     """
 
     engine: str
@@ -59,7 +57,7 @@ def estimate(config: RunConfig, given: Given | None = None) -> Estimate:
     Raises:
         DualfedError: what ``simulate`` would refuse, a layout that does not fit included.
     """
-    with tempfile.TemporaryDirectory(prefix="dualfed-dry-") as folder:
+    with tempfile.TemporaryDirectory(prefix=f"dualfed-{os.getpid()}-dry-") as folder:
         prepared = prepare(config, Path(folder), given or Given())
         settings, plan = prepared.job.settings, prepared.job.plan
         cpus = config.actors.cpus or os.cpu_count() or 1
@@ -98,8 +96,6 @@ def _planned_epsilon(prepared: Prepared) -> float:
     if not (plan.noise_multipliers[plan.planned.sum(axis=1) > 0] > 0).all():
         return float("inf")
     distinct = np.unique(plan.planned, axis=0)
-    # The costliest accounts are among those with the most releases.
-    distinct = distinct[np.argsort(-distinct.sum(axis=1), kind="stable")][:_ACCOUNTS_SHOWN]
     accountant = Accountant(rdp=False)
     accounts = ({plan.events[e]: int(row[e]) for e in np.flatnonzero(row)} for row in distinct)
     return max((accountant.bound(account, plan.delta) for account in accounts if account), default=0.0)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..errors import InvalidValue
+from ..errors import DualfedError, InvalidValue, RunBroken
 
 _ROOT = Path("dualfed-out")
 _LOCK = ".lock"
@@ -25,7 +27,7 @@ def new_folder(name: str, out: Path | None) -> Path:
         out = _ROOT / f"{name}-{max(taken, default=0) + 1}"
     try:
         out.mkdir(parents=True, exist_ok=True)
-        holds = any(out.iterdir())
+        holds = any(path.name != _LOCK for path in out.iterdir())
     except OSError as error:
         raise InvalidValue(
             "--out", str(out), f"cannot be made: {error.strerror}; give a folder that you may write"
@@ -37,6 +39,31 @@ def new_folder(name: str, out: Path | None) -> Path:
     if not os.access(out, os.W_OK | os.X_OK):
         raise InvalidValue("--out", str(out), "cannot be written; give a folder that you may write")
     return out
+
+
+@contextlib.contextmanager
+def made(name: str, out: Path | None) -> Iterator[Path]:
+    """The folder of a new run, locked; where its preparation raises, what was made is removed again.
+
+    The caller marks the end of the preparation by putting ``config.toml`` into the folder.
+    """
+    before = (
+        {path for path in (out, *out.parents) if path.exists()} if out is not None else {_ROOT} & set(Path().glob("*"))
+    )
+    folder = new_folder(name, out)
+    try:
+        with locked(folder):
+            yield folder
+    except BaseException:
+        if not (folder / "config.toml").exists():
+            for path in folder.iterdir():
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+            for path in (folder, *folder.parents):
+                if path in before or path == Path():
+                    break
+                with contextlib.suppress(OSError):  # a parent that holds other things stays
+                    path.rmdir()
+        raise
 
 
 def existing_folder(path: Path) -> Path:
@@ -71,3 +98,28 @@ def locked(folder: Path) -> Iterator[None]:
             os.unlink(folder / _LOCK)
     finally:
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def readable(folder: Path, name: str) -> Iterator[None]:
+    """Turn what reading a damaged file raises into one sentence. Raises InvalidValue."""
+    try:
+        yield
+    except DualfedError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        cure = f"{name} is missing or damaged ({str(error).splitlines()[0]}); restore it from a copy"
+        raise InvalidValue("RUN", str(folder), cure) from None
+
+
+@contextlib.contextmanager
+def room_on_disk(folder: Path) -> Iterator[None]:
+    """Say in one sentence that nothing more can be written. Raises RunBroken."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG):
+            raise
+        raise RunBroken(
+            f"{folder}: {error.strerror}; nothing that was charged is lost: make room, then go on with `dualfed resume {folder}`"
+        ) from None

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 import os
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,6 +95,8 @@ def prepare(config: RunConfig, folder: Path, given: Given, resumed_to: int | Non
     _check_records(problem, dataset)
     sizes = np.array([len(rows) for rows in members], dtype=np.int64)
     weights = len(sizes) * sizes / sizes.sum() if config.problem.weights == "by-size" else np.ones(len(sizes))
+    if config.actors.device == "cuda" and not torch.cuda.is_available():
+        raise InvalidValue("actors.device", "cuda", 'torch sees no GPU on this machine; take "cpu"')
     method.validate(problem, sizes, weights, config.privacy.mode != "none")
     hosts = host_count(len(sizes), config.actors.clients_per_actor, config.actors.cpus or os.cpu_count() or 1)
     graph, near = None, None
@@ -120,7 +124,7 @@ def prepare(config: RunConfig, folder: Path, given: Given, resumed_to: int | Non
             dataset.test_features, dataset.test_labels, np.array([0, len(dataset.test_labels)]), np.dtype(config.dtype)
         ),
         ledger=_ledger(config, folder, method, len(sizes), plan),
-        recorder=FileRecorder(folder, resumed_to),
+        recorder=FileRecorder(folder, resumed_to, method.status),
         loop=Coordinator if graph is None else GraphCoordinator,
         gpus_per_host=config.actors.gpus_per_actor,
     )
@@ -260,8 +264,16 @@ def _ledger(config: RunConfig, folder: Path, method: Method, clients: int, plan:
         "unit": method.unit,
         "noise": config.privacy.noise,
         "mode": config.privacy.mode,
+        "run": secrets.token_hex(8),
+        "plan": plan_digest(config),
     }
     return LedgerSpec(str((folder / "ledger.sqlite").resolve()), clients, plan, meta)
+
+
+def plan_digest(config: RunConfig) -> str:
+    """A digest of all that decides what a run releases and charges; where and how it runs may change."""
+    tables = config.model_dump(mode="json", exclude={"engine", "actors", "evaluate_every", "checkpoint_every", "name"})
+    return hashlib.blake2b(json.dumps(tables, sort_keys=True).encode(), digest_size=12).hexdigest()
 
 
 def host_shard(dataset: Dataset, members: list[np.ndarray], dtype: np.dtype) -> HostShard:

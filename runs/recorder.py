@@ -21,10 +21,15 @@ class FileRecorder:
     Args:
         folder: where the files go; None keeps the frames in memory alone.
         resumed_to: the round of the checkpoint that the run continues from; rows after it are dropped. None starts anew.
+        status: whether the ε in the tables is guaranteed or claimed, which their schema says.
     """
 
-    def __init__(self, folder: Path | None, resumed_to: int | None = None) -> None:
+    def __init__(self, folder: Path | None, resumed_to: int | None = None, status: str = "guaranteed") -> None:
         self.folder = folder
+        self._notes = {
+            "diagnostics": NON_PRIVATE,
+            "metrics": {"epsilon": status if status == "guaranteed" else "claimed, not guaranteed"},
+        }
         self._rows: dict[str, list[dict[str, Any]]] = {"metrics": [], "diagnostics": [], "timing": [], "events": []}
         self._states: dict[str, list[np.ndarray]] = {}
         if folder is not None and resumed_to is not None:
@@ -57,7 +62,7 @@ class FileRecorder:
         return {table: pd.DataFrame(rows) for table, rows in self._rows.items()}
 
     def states(self) -> dict[str, np.ndarray]:
-        """Recorded states, ``{"x0": [T, d], "x": [T, N, d], …}``."""
+        """Recorded states; some methods keep private ones, hence the mode of the file: ``{"x0": [T, d], "x": [T, N, d], …}``."""
         return {name: np.stack(values) for name, values in self._states.items()}
 
     def flush(self) -> None:
@@ -66,10 +71,11 @@ class FileRecorder:
             return
         for table, frame in self.frames().items():
             if len(frame.columns):
-                write_frame(frame, self.folder / f"{table}.parquet", NON_PRIVATE if table == "diagnostics" else {})
+                write_frame(frame, self.folder / f"{table}.parquet", self._notes.get(table, {}))
         if self._states:
             partial = self.folder / "states.partial.npz"
-            np.savez(partial, **self.states())  # type: ignore[arg-type]
+            with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+                np.savez(file, **self.states())  # type: ignore[arg-type]
             os.replace(partial, self.folder / "states.npz")
 
 

@@ -20,9 +20,10 @@ import pandas as pd
 import tomlkit
 
 from ..algorithms.method import Method
-from ..errors import DualfedError, InvalidValue
+from ..errors import InvalidValue
 from .config import RunConfig, parse
-from .folder import existing_folder, locked, new_folder
+from .continuing import check_journal
+from .folder import existing_folder, locked, made, readable, room_on_disk
 from .prepare import Given, Prepared, describe_problem, prepare, resolved
 from .recorder import write_frame
 from .results import RunResult, load_result
@@ -64,24 +65,21 @@ def simulate(
     checked = config if isinstance(config, RunConfig) else parse(config or {})
     given = Given(dataset, problem, method, graph, participation, noise)
     if not keep:
-        folder = Path(tempfile.mkdtemp(prefix="dualfed-run-"))
+        folder = Path(tempfile.mkdtemp(prefix=f"dualfed-{os.getpid()}-run-"))
         try:
-            result = _start(checked, folder, given, listen)
+            with locked(folder):
+                result = _start(checked, folder, given, listen)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         return dataclasses.replace(result, folder=None)
-    return _start(checked, new_folder(checked.name, None if out is None else Path(out)), given, listen)
+    with made(checked.name, None if out is None else Path(out)) as folder:
+        return _start(checked, folder, given, listen)
 
 
 def _start(config: RunConfig, folder: Path, given: Given, listen: Listener | None) -> RunResult:
-    with locked(folder):
-        try:
-            prepared = prepare(config, folder, given)
-        except DualfedError:
-            _remove_if_empty(folder)
-            raise
-        _describe(prepared, folder, given)
-        return _run(prepared, folder, listen)
+    prepared = prepare(config, folder, given)
+    _describe(prepared, folder, given)
+    return _run(prepared, folder, listen)
 
 
 def resume(folder: Path | str, *, engine: str | None = None, listen: Listener | None = None) -> RunResult:
@@ -96,50 +94,65 @@ def resume(folder: Path | str, *, engine: str | None = None, listen: Listener | 
 
     folder = existing_folder(Path(folder))
     with locked(folder):
-        config = parse(tomllib.loads((folder / "config.toml").read_text()))
+        with readable(folder, "config.toml"):
+            config = parse(tomllib.loads((folder / "config.toml").read_text()))
         if engine is not None:
             config = parse({**config.model_dump(), "engine": engine})
-        facts = json.loads((folder / "environment.json").read_text())
-        if facts["own"]:
-            raise InvalidValue(
-                "RUN", str(folder), f"was given its {', '.join(facts['own'])} in Python; run it again from there"
-            )
-        summary = folder / "summary.json"
-        if summary.exists() and json.loads(summary.read_text())["ending"] in ("completed", "exhausted"):
+        with readable(folder, "environment.json"):
+            facts = json.loads((folder / "environment.json").read_text())
+            own, digest, identity = facts["own"], facts["data_digest"], facts["run"]
+        if own:
+            raise InvalidValue("RUN", str(folder), f"was given its {', '.join(own)} in Python; run it again from there")
+        if _ending(folder) in ("completed", "exhausted"):
             raise InvalidValue("RUN", str(folder), "is complete; start a new run with another folder")
         listed = folder / "participation.json"
-        participation = json.loads(listed.read_text()) if listed.exists() else None
+        with readable(folder, "participation.json"):
+            participation = json.loads(listed.read_text()) if listed.exists() else None
         checkpoint = latest_checkpoint(folder / "checkpoint") or latest_checkpoint(folder / "private")
-        resumed_to = 0 if checkpoint is None else json.loads((checkpoint / "state.json").read_text())["round"]
-        prepared = prepare(config, folder, Given(participation=participation), resumed_to)
-        if prepared.data_digest != facts["data_digest"]:
-            raise InvalidValue(
-                "data", config.data.name, "the records are not those of the run's start; bring them back"
-            )
+        with readable(folder, "checkpoint"):
+            saved = {"round": 0} if checkpoint is None else json.loads((checkpoint / "state.json").read_text())
+            resumed_to = int(saved["round"])
+        with readable(folder, "its tables"):
+            prepared = prepare(config, folder, Given(participation=participation), resumed_to)
+        if prepared.data_digest != digest:
+            cure = "the records are not those of the run's start; bring them back"
+            raise InvalidValue("data", config.data.name, cure)
+        check_journal(folder, identity, prepared.job.ledger.meta, saved.get("journal"))
         shutil.rmtree(folder / "state", ignore_errors=True)
         if config.engine == "ray":
             (folder / "state").mkdir(mode=0o700)
         return _run(prepared, folder, listen)
 
 
-def _run(prepared: Prepared, folder: Path, listen: Listener | None) -> RunResult:
-    from ..actors.job import run_inline
+def _ending(folder: Path) -> str:
+    if not (folder / "summary.json").exists():
+        return "unfinished"
+    with readable(folder, "summary.json"):
+        return str(json.loads((folder / "summary.json").read_text())["ending"])
 
+
+def _run(prepared: Prepared, folder: Path, listen: Listener | None) -> RunResult:
     hear = listen or _ignore
     hear({"kind": "prepared", "round": 0, **_facts(prepared)})
     try:
-        if prepared.config.engine == "inline":
-            finished = run_inline(prepared.job, hear)
-        else:
-            from ..actors.ray_run import run_ray
-
-            prepared.method.compile(prepared.problem, prepared.config.dtype)
-
-            finished = run_ray(prepared.job, hear, prepared.config.actors.cpus or os.cpu_count() or 1)
+        with room_on_disk(folder):
+            return _carried_out(prepared, folder, hear)
     finally:
         shutil.rmtree(folder / "state", ignore_errors=True)
+
+
+def _carried_out(prepared: Prepared, folder: Path, hear: Listener) -> RunResult:
     from safetensors.numpy import save_file
 
+    from ..actors.job import run_inline
+
+    if prepared.config.engine == "inline":
+        finished = run_inline(prepared.job, hear)
+    else:
+        from ..actors.ray_run import run_ray
+
+        prepared.method.compile(prepared.problem, prepared.config.dtype)
+        finished = run_ray(prepared.job, hear, prepared.config.actors.cpus or os.cpu_count() or 1)
     save_file({"x0": np.ascontiguousarray(finished.model)}, folder / "model.safetensors")
     if finished.ending in ("completed", "exhausted"):
         shutil.rmtree(folder / "private", ignore_errors=True)
@@ -238,7 +251,8 @@ def _refused(folder: Path) -> list[int]:
 
 
 def _describe(prepared: Prepared, folder: Path, given: Given) -> None:
-    (folder / "config.toml").write_text(tomlkit.dumps(resolved(prepared)))
+    """What the run is, on disk before it begins: the journal first, and last the file that makes it a run."""
+    prepared.job.ledger.create()
     if given.participation is not None:
         listed = [[int(client) for client in row] for row in given.participation]
         (folder / "participation.json").write_text(json.dumps(listed))
@@ -251,8 +265,10 @@ def _describe(prepared: Prepared, folder: Path, given: Given) -> None:
         },
         "data_digest": prepared.data_digest,
         "own": given.objects,
+        "run": prepared.job.ledger.meta["run"],
     }
     (folder / "environment.json").write_text(json.dumps(facts, indent=2))
+    (folder / "config.toml").write_text(tomlkit.dumps(resolved(prepared)))
 
 
 def _version(package: str) -> str | None:
@@ -260,12 +276,6 @@ def _version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
-
-
-def _remove_if_empty(folder: Path) -> None:
-    left = [path for path in folder.iterdir() if path.name != ".lock"]
-    if not left:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _ignore(_event: dict[str, Any]) -> None:

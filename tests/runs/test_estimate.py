@@ -24,6 +24,18 @@ def test_the_planned_loss_is_what_the_run_spends(method):
     assert estimate(config).epsilon == pytest.approx(simulate(config, keep=False).epsilon, rel=1e-3)
 
 
+def test_the_costliest_client_counts_however_many_accounts_there_are():
+    """Everyone takes part in every round, so the smallest clients pay most, and no two are of one size."""
+    skewed = {
+        **BASE,
+        "data": {"name": "synthetic", "records": 12_000, "features": 3, "classes": 3},
+        "partition": {"scheme": "quantity", "alpha": 0.4, "clients": 300, "min_size": 4},
+        "method": {"name": "fedspd-dp", "rounds": 2, "local_steps": 2, "batch_size": 2},
+    }
+    config = parse(skewed)
+    assert estimate(config).epsilon == pytest.approx(simulate(config, keep=False).epsilon, rel=1e-3)
+
+
 def test_messages_are_those_of_a_round():
     assert estimate(parse({**BASE, "method": SERVER})).messages == 8
     ring = estimate(parse({**BASE, "method": GRAPH, "topology": {"kind": "ring"}}))
