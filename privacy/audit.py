@@ -62,7 +62,7 @@ def upper_limit(hits: Floats, trials: int, alpha: float) -> Floats:
 def lower_bound(under: Floats, other: Floats, delta: float, confidence: float) -> Lower:
     """Lower bounds from a statistic's values ``[n]`` under the one data set, where it is larger, and under the other.
 
-    A quarter of the values chooses the thresholds and which data set plays P; the rest is counted once, so no choice
+    A tenth of the values chooses the thresholds and which data set plays P; the rest is counted once, so no choice
     costs confidence. Raises InvalidValue for fewer than 100 values, or a confidence outside (0, 1).
     """
     count = min(len(under), len(other))
@@ -70,7 +70,7 @@ def lower_bound(under: Floats, other: Floats, delta: float, confidence: float) -
         raise InvalidValue("--trials", count, "give at least 100")
     if not 0 < confidence < 1:
         raise InvalidValue("--confidence", confidence, "give a number between 0 and 1, such as 0.99")
-    chosen, trials = count // 4, count - count // 4
+    chosen, trials = count // 10, count - count // 10
     alpha = (1 - confidence) / 4  # two bounds of two rates each
 
     def epsilon(tpr: Floats, fpr: Floats) -> Floats:

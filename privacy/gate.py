@@ -145,7 +145,7 @@ class NoiseGate:
         ``epoch``: steps·batch distinct records, so that the batches are disjoint. ``independent``: each batch is ``batch``
         distinct records. ``iid``: every record is drawn anew, with replacement.
         """
-        streams, limits = self.stream_keys("records"), np.asarray(sizes, dtype=np.int64)
+        streams, limits = self._streams("records"), np.asarray(sizes, dtype=np.int64)
         if kind == "epoch":
             return torch.from_numpy(distinct_records(streams, limits, steps * batch))
         if kind == "iid":
@@ -157,6 +157,9 @@ class NoiseGate:
 
     def stream_keys(self, purpose: str) -> list[int]:
         """One key a granted client, from the noise key, the client, the round and the grant's number."""
+        return self._streams(f"method/{purpose}")  # never the gate's own noise or records, whatever a method asks for
+
+    def _streams(self, purpose: str) -> list[int]:
         granted = self._granted
         return [
             stream_key(self._key, purpose, client, granted.round, number)
@@ -164,7 +167,7 @@ class NoiseGate:
         ]
 
     def _noise(self, part: int, d: int, dtype: torch.dtype) -> Tensor:
-        streams = self.stream_keys("noise" if part == 0 else f"noise/{part}")
+        streams = self._streams("noise" if part == 0 else f"noise/{part}")
         if dtype == torch.float32:
             return normal_single(streams, d)
         noise = np.empty((len(streams), d))

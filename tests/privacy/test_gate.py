@@ -126,3 +126,10 @@ def test_an_unbounded_value_without_noise_is_released_as_it_is():
     """∞ sensitivity and no noise is what a run without privacy may have: nothing is added, not 0·∞."""
     value = torch.ones(3, 4)
     assert gate(z=0.0, sensitivity=float("inf")).release(value).eq(1).all()
+
+
+def test_a_method_cannot_draw_the_gates_own_noise():
+    one = gate()
+    mine = np.random.Generator(np.random.Philox(key=one.stream_keys("noise")[0])).standard_normal(6)
+    released = one.release(torch.zeros(3, 6, dtype=torch.float64))
+    assert not np.allclose(released[0].numpy(), mine)

@@ -6,7 +6,6 @@ import errno
 import shutil
 
 import pytest
-
 from dualfed.actors import loop
 from dualfed.errors import DualfedError, InvalidValue, RunBroken
 from dualfed.privacy.journal import JournalDamaged
