@@ -15,20 +15,27 @@ _PUBLIC: dict[str, str] = {
     "DualfedError": ".errors",
     "ElasticNet": ".algorithms.regularisers",
     "FedSPDDP": ".algorithms.fedspd_dp",
+    "GraphMethod": ".algorithms.method",
+    "HingeProblem": ".algorithms.problems",
     "InvalidValue": ".errors",
     "L1": ".algorithms.regularisers",
     "L2": ".algorithms.regularisers",
     "LeastSquaresProblem": ".algorithms.problems",
     "LogisticProblem": ".algorithms.problems",
     "Method": ".algorithms.method",
+    "ModuleProblem": ".algorithms.problems",
     "NoRegulariser": ".algorithms.regularisers",
     "Problem": ".algorithms.problems",
     "Regulariser": ".algorithms.regularisers",
     "RunConfig": ".runs.config",
     "RunResult": ".runs.results",
+    "SPADEDFL": ".algorithms.spade_dfl",
     "Schedule": ".algorithms.schedule",
     "ServerMethod": ".algorithms.method",
     "SoftmaxProblem": ".algorithms.problems",
+    "TopologyConfig": ".topology.config",
+    "build_graph": ".topology.graphs",
+    "estimate": ".runs.estimate",
     "load_result": ".runs.results",
     "plot": ".runs.plots",
     "preset": ".runs.presets",
@@ -39,10 +46,13 @@ _PUBLIC: dict[str, str] = {
 
 if TYPE_CHECKING:
     from .algorithms.fedspd_dp import FedSPDDP as FedSPDDP
+    from .algorithms.method import GraphMethod as GraphMethod
     from .algorithms.method import Method as Method
     from .algorithms.method import ServerMethod as ServerMethod
+    from .algorithms.problems import HingeProblem as HingeProblem
     from .algorithms.problems import LeastSquaresProblem as LeastSquaresProblem
     from .algorithms.problems import LogisticProblem as LogisticProblem
+    from .algorithms.problems import ModuleProblem as ModuleProblem
     from .algorithms.problems import Problem as Problem
     from .algorithms.problems import SoftmaxProblem as SoftmaxProblem
     from .algorithms.registry import register as register
@@ -54,16 +64,20 @@ if TYPE_CHECKING:
     from .algorithms.regularisers import NoRegulariser as NoRegulariser
     from .algorithms.regularisers import Regulariser as Regulariser
     from .algorithms.schedule import Schedule as Schedule
+    from .algorithms.spade_dfl import SPADEDFL as SPADEDFL
     from .errors import DualfedError as DualfedError
     from .errors import InvalidValue as InvalidValue
     from .runs.config import RunConfig as RunConfig
     from .runs.data import Dataset as Dataset
+    from .runs.estimate import estimate as estimate
     from .runs.plots import plot as plot
     from .runs.presets import preset as preset
     from .runs.results import RunResult as RunResult
     from .runs.results import load_result as load_result
     from .runs.simulate import resume as resume
     from .runs.simulate import simulate as simulate
+    from .topology.config import TopologyConfig as TopologyConfig
+    from .topology.graphs import build_graph as build_graph
 
 __all__ = ["__version__", *_PUBLIC]
 

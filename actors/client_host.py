@@ -39,9 +39,11 @@ class ClientHost(Host):
         gate = self._gate(cohort, task.round, task.numbers, task.events)
         old = self._states.read(slots)
         new = self._method.local_round(old, self._broadcast(task.total), cohort, gate, task.round)
-        change = self._method.upload(new).sum(dim=0) - self._method.upload(old).sum(dim=0)
+        total = self._method.upload(new).sum(dim=0).to("cpu", torch.float64)
+        if len(slots) < len(self._spec.clients):
+            total += self._total - self._method.upload(old).sum(dim=0).to("cpu", torch.float64)
         self._states.write(slots, task.round, new)
-        self._total += change.to("cpu", torch.float64)
+        self._total = total
         seconds = time.perf_counter() - began
         return RoundResult(self._spec.host, task.round, self.enter(), len(slots), int(gate.clipped.sum()), seconds)
 

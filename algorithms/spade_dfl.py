@@ -137,7 +137,9 @@ class SPADEDFL(GraphMethod):
             method = replace(self, beta=_DEADBEAT / (self.rho * largest * int(steps.max()) * alpha))
         largest = network.check_stability(self.rho, method.gains(network.clients))
         curvature = problem.smoothness + _curvature(problem)
-        warning = network.curvature_warning(largest, int(steps.max()), alpha, curvature)
+        # A network's loss has no L to compare with.
+        known = math.isfinite(curvature)
+        warning = network.curvature_warning(largest, int(steps.max()), alpha, curvature) if known else None
         return method, [] if warning is None else [warning]
 
     def validate(self, problem: Problem, sizes: np.ndarray, weights: np.ndarray, private: bool) -> None:

@@ -21,6 +21,7 @@ from ..errors import InvalidValue
 from .profiles import Floats
 
 _THRESHOLDS = 400
+_FEWEST = 5
 _REACH = 10.0
 _GRID_LOSS = 0.002
 """How far the grid may move ε, downwards, on average."""
@@ -92,9 +93,10 @@ def _split_bound(under: Floats, other: Floats, chosen: int, alpha: float, object
     best, threshold, swap = -np.inf, 0.0, False
     # The choice takes both statistics for normal, which smooths their tails; where they are not, it is merely not the best.
     for turned, (p, q) in enumerate(((under, other), (-other, -under))):
+        first = np.sort(p[:chosen])
+        # No threshold beyond which hardly anything was seen, whatever a fit says of it.
+        candidates = np.linspace(min(first[0], q[:chosen].min()), first[-_FEWEST], _THRESHOLDS, endpoint=False)
         fits = [(side[:chosen].mean(), max(side[:chosen].std(), 1e-12)) for side in (p, q)]
-        pool = np.concatenate([p[:chosen], q[:chosen]])
-        candidates = np.linspace(pool.min(), pool.max(), _THRESHOLDS)
         hits = [trials * ndtr((mean - candidates) / std) for mean, std in fits]
         values = objective(lower_limit(hits[0], trials, alpha), upper_limit(hits[1], trials, alpha))
         index = int(np.argmax(values))

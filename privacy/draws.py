@@ -22,12 +22,33 @@ def as_uniform(drawn: np.ndarray) -> np.ndarray:
 def distinct_records(streams: Sequence[int], sizes: np.ndarray, count: int) -> np.ndarray:
     """``count`` distinct records of each client in uniformly random order, int64 ``[C, count]``.
 
-    Floyd's sampling (Bentley & Floyd 1987) gives a uniform set in ``count`` steps whatever the size; sorting by fresh
-    words gives its order. ``sizes``: ``[C]``, each ≥ ``count``.
+    The first ``count`` different values of a stream of uniform draws: by symmetry every ordered sample is as likely as
+    every other. A client whose stretch of the stream has too few different values, as with ``count`` near its size, gets
+    Floyd's sampling (Bentley & Floyd 1987) from the words behind it instead.
+
+    ``sizes``: ``[C]``, each ≥ ``count``.
     """
-    drawn = words(streams, 2 * count)
+    stretch = count + count // 4 + 8
+    drawn = words(streams, stretch + 2 * count)
+    values = (as_uniform(drawn[:, :stretch]) * sizes[:, None]).astype(np.int64)
+    order = values.argsort(axis=1, kind="stable")
+    ranked = np.take_along_axis(values, order, axis=1)
+    repeated = np.zeros_like(values, dtype=bool)
+    np.put_along_axis(repeated, order[:, 1:], ranked[:, 1:] == ranked[:, :-1], axis=1)
+    enough = stretch - repeated.sum(axis=1) >= count
+    chosen = np.empty((len(streams), count), dtype=np.int64)
+    # Stable: the values that are new come first, in the order in which they were drawn.
+    first = repeated.argsort(axis=1, kind="stable")[:, :count]
+    chosen[enough] = np.take_along_axis(values, first, axis=1)[enough]
+    if not enough.all():
+        chosen[~enough] = _floyd(drawn[~enough, stretch:], sizes[~enough], count)
+    return chosen
+
+
+def _floyd(drawn: np.ndarray, sizes: np.ndarray, count: int) -> np.ndarray:
+    """The same from ``2·count`` words a client, in ``count`` steps whatever the sizes; sorting by fresh words orders it."""
     uniform, order = as_uniform(drawn[:, :count]), drawn[:, count:].argsort(axis=1)
-    chosen = np.full((len(streams), count), -1, dtype=np.int64)
+    chosen = np.full((len(drawn), count), -1, dtype=np.int64)
     for step in range(count):
         newest = sizes - count + step
         candidate = (uniform[:, step] * (newest + 1)).astype(np.int64)

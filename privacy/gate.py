@@ -32,7 +32,7 @@ class NotFinite(DualfedError):
         self.client, self.round = client, round
         super().__init__(
             f"client {client}, round {round}: the value to release is not finite; "
-            "lower the step (raise gamma), or check the client's data"
+            "take smaller steps, or check the client's data"
         )
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -43,9 +43,9 @@ class WatchedGate(NoiseGate):
         self.seen = released.clone()  # methods go on with what they got, in place
         return released
 
-    def batches(self, kind: Batches, sizes: object, steps: int, batch: int) -> Tensor:
+    def batches(self, kind: Batches, sizes: Sequence[int] | np.ndarray, steps: int, batch: int) -> Tensor:
         if self._placed is None:
-            return super().batches(kind, sizes, steps, batch)  # type: ignore[arg-type]
+            return super().batches(kind, sizes, steps, batch)
         # Record 0 in the first place of that batch, record 1, 2, … in all others.
         records = torch.arange(1, steps * batch + 1)
         records[self._placed * batch] = 0

@@ -98,7 +98,7 @@ def prepare(config: RunConfig, folder: Path, given: Given, resumed_to: int | Non
     if config.actors.device == "cuda" and not torch.cuda.is_available():
         raise InvalidValue("actors.device", "cuda", 'torch sees no GPU on this machine; take "cpu"')
     method.validate(problem, sizes, weights, config.privacy.mode != "none")
-    hosts = host_count(len(sizes), config.actors.clients_per_actor, config.actors.cpus or os.cpu_count() or 1)
+    hosts = _hosts(config, len(sizes))
     graph, near = None, None
     warnings: list[str] = []
     if isinstance(method, GraphMethod):
@@ -185,6 +185,12 @@ def _check_injected(injected: np.ndarray | None, config: RunConfig, shape: tuple
         raise InvalidValue("noise", "an array", 'known noise protects nobody; inject it with privacy.mode = "none"')
     if injected.shape != shape:
         raise InvalidValue("noise", injected.shape, f"give an array of shape {shape}: rounds, clients, parameters")
+
+
+def _hosts(config: RunConfig, clients: int) -> int:
+    if config.engine == "inline" and config.actors.clients_per_actor == "auto":
+        return 1  # in one process several hosts only divide the work into smaller pieces
+    return host_count(clients, config.actors.clients_per_actor, config.actors.cpus or os.cpu_count() or 1)
 
 
 def _participants(config: RunConfig, method: Method, given: Given, clients: int) -> list[np.ndarray]:

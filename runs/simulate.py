@@ -110,7 +110,9 @@ def resume(folder: Path | str, *, engine: str | None = None, listen: Listener | 
             participation = json.loads(listed.read_text()) if listed.exists() else None
         checkpoint = latest_checkpoint(folder / "checkpoint") or latest_checkpoint(folder / "private")
         with readable(folder, "checkpoint"):
-            saved: dict[str, Any] = {"round": 0} if checkpoint is None else json.loads((checkpoint / "state.json").read_text())
+            saved: dict[str, Any] = (
+                {"round": 0} if checkpoint is None else json.loads((checkpoint / "state.json").read_text())
+            )
             resumed_to = int(saved["round"])
         with readable(folder, "its tables"):
             prepared = prepare(config, folder, Given(participation=participation), resumed_to)

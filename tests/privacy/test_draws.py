@@ -58,9 +58,11 @@ def test_distinct_records_are_distinct_and_in_range(sizes, count):
         assert row.max() < size
 
 
-def test_every_ordered_sample_is_as_likely_as_every_other():
-    drawn = distinct_records(streams(30_000), np.full(30_000, 5), 3)
-    orders = list(itertools.permutations(range(5), 3))
+@pytest.mark.parametrize(("size", "count"), [(5, 3), (4, 4), (12, 2)])
+def test_every_ordered_sample_is_as_likely_as_every_other(size, count):
+    """Also where many clients' streams repeat themselves too often and the second way is taken."""
+    drawn = distinct_records(streams(30_000), np.full(30_000, size), count)
+    orders = list(itertools.permutations(range(size), count))
     number = {order: index for index, order in enumerate(orders)}
     counts = np.bincount([number[tuple(row)] for row in drawn.tolist()], minlength=len(orders))
     assert stats.chisquare(counts).pvalue > 1e-3
