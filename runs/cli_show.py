@@ -23,6 +23,10 @@ DATA = {
     "synthetic": "Gaussian classes that the seed draws: data.records, features, classes, spread",
     "idx": "a folder in the layout of MNIST and Fashion-MNIST: data.path",
     "npz": "arrays x and y, or x_train, y_train, x_test, y_test: data.path",
+    "csv": "a table with a label column, numeric and categorical columns: data.path, data.label",
+    "parquet": "the same from a parquet file",
+    "image-folder": "train/CLASS/*.png and, if there is one, test/CLASS/*.png below data.path",
+    "hub": "a data set of the Hugging Face Hub: data.repository (needs the extra dualfed[hub])",
 }
 PROBLEMS = {
     "softmax": "classes 0 to k−1, multinomial logistic loss",

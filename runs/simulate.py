@@ -188,6 +188,8 @@ def client_table(prepared: Prepared, folder: Path) -> pd.DataFrame:
             "account": [item.account for item in spent],
             "status": [item.status for item in spent],
             "unit": prepared.method.unit,
+            # The classic conversion, beside the tight one, where an account has it.
+            "epsilon_zcdp": [item.alternatives.get("zcdp", np.nan) for item in spent],
         }
     )
 
@@ -223,6 +225,7 @@ def _summary(prepared: Prepared, folder: Path, ending: str, clients: pd.DataFram
         "epsilon_max": float(clients["epsilon"].max()),
         "epsilon_median": float(clients["epsilon"].median()),
         "account": worst["account"],
+        **({"epsilon_zcdp": float(worst["epsilon_zcdp"])} if np.isfinite(worst["epsilon_zcdp"]) else {}),
         "unit": prepared.method.unit,
         "noise": prepared.config.privacy.noise,
         "mode": prepared.config.privacy.mode,

@@ -95,13 +95,37 @@ def _facts(result: RunResult) -> Table:
     if "accuracy" in summary:
         table.add_row("test accuracy", f"{100 * summary['accuracy']:.1f} %")
     table.add_row("test loss", f"{summary['loss']:.4f}")
+    for name, value in _over_a_graph(result).items():
+        table.add_row(name, value)
     table.add_row("ε of budget", _spent(summary))
     if summary["mode"] != "none":
         table.add_row("account", f"{account_name(summary['account'])}, {summary['status']}, per {summary['unit']}")
-    table.add_row("sent", f"{_bytes(summary['bytes_up'])} up, {_bytes(summary['bytes_down'])} down")
+    if "epsilon_zcdp" in summary and summary["unit"] == "client":
+        table.add_row(
+            "by zCDP", f"ε = {epsilon_text(summary['epsilon_zcdp'], summary['status'])}, the classic conversion"
+        )
+    if summary["bytes_down"]:
+        table.add_row("sent", f"{_bytes(summary['bytes_up'])} up, {_bytes(summary['bytes_down'])} down")
+    else:
+        table.add_row("sent", f"{_bytes(summary['bytes_up'])} between neighbours")
     table.add_row("rounds", f"{summary['rounds_done']} of {summary['rounds']} in {summary['seconds']:.1f} s")
     table.add_row("folder", Text(str(result.folder), overflow="fold"))
     return table
+
+
+def _over_a_graph(result: RunResult) -> dict[str, str]:
+    """How the clients' own models do, and what their increments had in common."""
+    said: dict[str, str] = {}
+    if "accuracy_clients" in result.metrics:
+        last = result.metrics.iloc[-1]
+        mean, worst, best = (100 * float(last[f"accuracy_{which}"]) for which in ("clients", "worst", "best"))
+        said["clients' models"] = f"{mean:.1f} % in the mean, {worst:.1f} % the worst, {best:.1f} % the best"
+    if "common_share" in result.diagnostics and len(result.diagnostics) > 1:
+        shares = result.diagnostics.iloc[1:]
+        clipped = 100 * float(shares["clipped_share"].mean())
+        r = float(shares["common_share"].mean())
+        said["increments"] = f"{clipped:.0f} % clipped, common share r = {r:.2f} (diagnostics, not private)"
+    return said
 
 
 def _engine(summary: dict[str, Any]) -> str:
