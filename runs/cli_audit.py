@@ -65,11 +65,11 @@ def audit(
 
 
 def _show(rows: list[Row]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     from .audit_report import batches_of
     from .statement import epsilon_text
+    from .terminal import wide_console
 
     table = Table(title=f"Audit of {rows[0].case.method.name}, δ = {rows[0].delta:g}", title_justify="left")
     for column in (
@@ -103,7 +103,7 @@ def _show(rows: list[Row]) -> None:
             else _text(lower.mu) + ("" if row.mu_epsilon is None else f" (ε {_text(row.mu_epsilon)})"),
             row.verdict,
         )
-    console = Console()
+    console = wide_console()
     console.print(table)
     if any(row.lower is not None for row in rows):
         found = next(row.lower for row in rows if row.lower is not None)

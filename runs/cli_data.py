@@ -56,9 +56,10 @@ def describe(
 
 def show(held: Holdings, config: RunConfig) -> None:
     """Print the figures of ``held``."""
-    from rich.console import Console
 
-    console = Console()
+    from .terminal import wide_console
+
+    console = wide_console()
     console.print(_facts(held, config))
     if held.dataset.constants:
         console.print(_constants(held))
