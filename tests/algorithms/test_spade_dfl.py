@@ -57,7 +57,7 @@ def literally(given, tmp_path):
         new = np.empty_like(x)
         for i in range(N):
             drift = alpha * (method.beta * correction[i] + weight * x[i])
-            stream = stream_key(key, "queries", i, t, t - 1)
+            stream = stream_key(key, "method/queries", i, t, t - 1)
             delta, _ = reference.local_stage(
                 reference.losses("softmax"),
                 *shard_of[i],
