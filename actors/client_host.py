@@ -39,9 +39,9 @@ class ClientHost(Host):
         gate = self._gate(cohort, task.round, task.numbers, task.events)
         old = self._states.read(slots)
         new = self._method.local_round(old, self._broadcast(task.total), cohort, gate, task.round)
-        total = self._method.upload(new).sum(dim=0).to("cpu", torch.float64)
+        total = self._method.upload_total(new).to("cpu", torch.float64)
         if len(slots) < len(self._spec.clients):
-            total += self._total - self._method.upload(old).sum(dim=0).to("cpu", torch.float64)
+            total += self._total - self._method.upload_total(old).to("cpu", torch.float64)
         self._states.write(slots, task.round, new)
         self._total = total
         seconds = time.perf_counter() - began
@@ -108,7 +108,7 @@ class ClientHost(Host):
         common = self._method.upload({name: row[None] for name, row in self._method.init(self._start).items()})
         total = (len(self._spec.clients) - len(slots)) * common[0].to("cpu", torch.float64)
         if len(slots):
-            total = total + self._method.upload(self._states.read(slots)).sum(dim=0).to("cpu", torch.float64)
+            total = total + self._method.upload_total(self._states.read(slots)).to("cpu", torch.float64)
         return total
 
     def _broadcast(self, total: np.ndarray) -> Tensor:

@@ -89,12 +89,11 @@ class Finished:
 
 
 def run_inline(job: Job, listen: Listener) -> Finished:
-    """Run without Ray, in this process, on one torch thread. Ctrl-C ends after the round in progress."""
+    """Run without Ray, in this process, on the threads that the hosts ask for. Ctrl-C ends after the round in progress."""
     import torch
 
     ledger = InlineLedger(job.ledger.open)
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # small batched products: a second thread on a busy core slows them many times
     try:
         fleet = InlineFleet(job.specs, job.shards, job.test)
         coordinator = job.loop(job.settings, job.plan, fleet, ledger, job.recorder, listen)

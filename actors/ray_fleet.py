@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import traceback
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from .host import HostSpec
 
 
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
+_KEPT_BYTES = 1 << 28
+
+
 class _HostActor:
     """Wraps a host; torch is imported where the clients live, and only there.
 
@@ -25,6 +30,7 @@ class _HostActor:
     def __init__(self, spec: HostSpec, shard: HostShard, test: HostShard) -> None:
         from .hosts import make_host
 
+        _keep_freed_memory()
         self._host = make_host(spec, shard, test)
 
     def call(self, name: str, *arguments: Any) -> Any:
@@ -42,6 +48,19 @@ class _HostActor:
                 answer.value, {host: Parcel(ray.put(parcel.content)) for host, parcel in answer.parcels.items()}
             )
         return answer
+
+
+def _keep_freed_memory() -> None:
+    """Let glibc reuse the megabytes that a round's tensors free instead of returning them to the system each time.
+
+    A host's rounds all need the same memory again; without this a large part of a round is page faults.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):  # another C library
+        return
+    for option in (_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD):
+        mallopt(option, _KEPT_BYTES)
 
 
 def _fetch(parcels: Mapping[int, Parcel]) -> tuple[dict[int, Parcel], list[int]]:

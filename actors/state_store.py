@@ -42,6 +42,8 @@ class StateStore:
         self._spaced = -(-n // _ALIGNED) * _ALIGNED
         sizes = [2 * self._spaced * 8] + [2 * self._spaced * self._d[name] * item for name in self.names]
         self._buffer = self._open(path, sum(sizes))
+        # Without a file, a version that everyone wrote at once is kept as it came, and copied only if parts are asked for.
+        self._adopts, self._adopted = path is None, dict[int, dict[str, Tensor]]()
         offset = sizes[0]
         self.stamps = np.frombuffer(self._buffer, dtype=np.int64, count=2 * n).reshape(2, n)
         self._rows: dict[str, Tensor] = {}
@@ -78,8 +80,11 @@ class StateStore:
         if fresh.all():
             return {name: self._start[name].to(self._device).expand(len(slots), -1) for name in self.names}
         if len(slots) == self._n and (version == version[0]).all() and not fresh.any():
+            if (whole := self._adopted.get(int(version[0]))) is not None:
+                return {name: rows.to(self._device) for name, rows in whole.items()}
             first = int(version[0]) * self._spaced  # everyone, in the same version: no copy
             return {name: rows[first : first + self._n].to(self._device) for name, rows in self._rows.items()}
+        self._settle()
         index = torch.from_numpy(version * self._spaced + slots)
         found = {name: rows.index_select(0, index) for name, rows in self._rows.items()}
         if fresh.any():
@@ -94,6 +99,11 @@ class StateStore:
         self.stamps[version, slots] = _NEVER
         index = torch.from_numpy(version * self._spaced + slots)
         everyone = len(slots) == self._n and (version == version[0]).all()
+        if everyone and self._adopts:
+            self._adopted[int(version[0])] = {name: rows.to("cpu", self.dtype) for name, rows in state.items()}
+            self.stamps[version, slots] = round
+            return
+        self._settle()
         for name, rows in self._rows.items():
             if everyone:
                 first = int(version[0]) * self._spaced
@@ -101,6 +111,13 @@ class StateStore:
             else:
                 rows.index_copy_(0, index, state[name].to("cpu", self.dtype))
         self.stamps[version, slots] = round
+
+    def _settle(self) -> None:
+        for version, state in self._adopted.items():
+            first = version * self._spaced
+            for name, rows in self._rows.items():
+                rows[first : first + self._n] = state[name]
+        self._adopted.clear()
 
     def take_back(self, first_void_round: int) -> np.ndarray:
         """Forget what was written in ``first_void_round`` or later; the slots that this concerned."""

@@ -193,6 +193,11 @@ class FedSPDDP(ServerMethod):
         # x less what is lost of it, rather than x_0 plus what is kept: without noise that is x to the last bit.
         return torch.addcmul(x, away, (1 - share)[:, None].to(x.dtype), value=-1), carried
 
+    def upload_total(self, state: State) -> Tensor:
+        if self.state == "paper":
+            return super().upload_total(state)
+        return torch.add(state["x"].sum(dim=0), state["dual"].sum(dim=0), alpha=1 / self.rho)
+
     def _local_steps(self, x: Tensor, dual: Tensor, x0: Tensor, cohort: Cohort, gate: Gate, t: int) -> Tensor:
         """(C1) Q times and the average (C2), ``[C, d]``."""
         gamma, steps, batch = self.gamma.at(t), self.local_steps, self.batch_size

@@ -184,6 +184,10 @@ class ServerMethod(Method):
     def upload(self, state: State) -> Tensor:
         """``[C, d]``: what the server adds up, a function of the state rows."""
 
+    def upload_total(self, state: State) -> Tensor:
+        """``[d]``: the sum of ``upload`` over the clients, for methods that can do without the uploads themselves."""
+        return self.upload(state).sum(dim=0)
+
     def aggregate(self, total: np.ndarray, clients: int) -> np.ndarray:
         """The next broadcast ``[d]`` from the sum of all clients' last uploads ``[d]``."""
         return np.asarray(total / clients)

@@ -59,6 +59,7 @@ class ActorsConfig(Section):
 
     clients_per_actor: int | Literal["auto"] = "auto"
     cpus: int | None = Field(None, gt=0)
+    threads: int = Field(1, gt=0)
     device: Literal["cpu", "cuda"] = "cpu"
     gpus_per_actor: float = Field(0.0, ge=0)
 

@@ -237,7 +237,7 @@ def _specs(
             injected=injected,
             state_path=str((folder / "state" / f"host-{host:05d}").resolve()) if ray else None,
             neighbourhood=None if near is None else near[host],
-            threads=1,
+            threads=config.actors.threads,
             device=config.actors.device,
         )
         for host, block in enumerate(blocks)

@@ -212,6 +212,7 @@ _SECTIONS: dict[str, tuple[str, dict[str, tuple[str, Any]]]] = {
                 None,
             ),
             "cpus": ("CPUs to use; left out: all", 2),
+            "threads": ("torch threads of each process; more than one helps where cores are idle", None),
             "device": ('"cpu" or "cuda": where methods with a server compute', None),
             "gpus_per_actor": ("GPUs that Ray reserves for each actor, such as 0.5", None),
         },
