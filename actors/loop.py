@@ -181,8 +181,8 @@ class RoundLoop(ABC):
             t = self._done + 1
             began = time.perf_counter()
             grants = self._granted(t, reservation)
+            reservation = self._reserve(t + 1)  # before the work, which in one process takes until it is done
             tickets = self._send(t, grants)
-            reservation = self._reserve(t + 1)
             outcomes = self._fleet.gather(tickets)
             released, busy = self._absorb(t, grants, outcomes)
             if self._failure is not None:
