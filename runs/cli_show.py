@@ -120,7 +120,7 @@ def _one_client(client: int, spent: Epsilon, releases: int, budget: str, delta: 
     table = _table(title, "account", "ε", "δ", "status", "reported")
     for name, epsilon in sorted({spent.account: spent.epsilon, **spent.alternatives}.items(), key=lambda item: item[1]):
         reported = "yes" if name == spent.account else ""
-        table.add_row(account_name(name), epsilon_text(epsilon, spent.status), f"{delta:g}", spent.status, reported)
+        table.add_row(account_name(name), epsilon_text(epsilon, spent.status, 5), f"{delta:g}", spent.status, reported)
     return table
 
 

@@ -17,24 +17,24 @@ _ACCOUNTS = {
 _UNITS = {"record": "one record of a client", "client": "a client's whole data set"}
 
 
-def epsilon_number(epsilon: float) -> str:
-    """ε alone, rounded up to two decimals, or to three significant digits where it is small."""
+def epsilon_number(epsilon: float, least: int = 2) -> str:
+    """ε alone, rounded up to ``least`` decimals, or to three significant digits where it is small."""
     if math.isinf(epsilon):
         return "∞"
     if epsilon <= 0:
         return "0"
-    decimals = 2 if epsilon >= 0.1 else min(2 - math.floor(math.log10(epsilon)), 300)
+    decimals = least if epsilon >= 0.1 else min(2 - math.floor(math.log10(epsilon)), 300)
     scale = 10.0**decimals
     # A bound that exceeds the printed digit by rounding noise alone is not a larger bound.
     return f"{math.ceil(epsilon * scale - 1e-6) / scale:.{decimals}f}"
 
 
-def epsilon_text(epsilon: float, status: str) -> str:
-    """ε for a table: ``3.20``, ``3.20 (claimed)``, ``∞ (no noise)``."""
+def epsilon_text(epsilon: float, status: str, least: int = 2) -> str:
+    """ε for a table, with ``least`` decimals: ``3.20``, ``3.20 (claimed)``, ``∞ (no noise)``."""
     remarks = ["claimed"] if status == "claimed" else []
     if math.isinf(epsilon):
         remarks.append("no noise")
-    return epsilon_number(epsilon) + (f" ({', '.join(remarks)})" if remarks else "")
+    return epsilon_number(epsilon, least) + (f" ({', '.join(remarks)})" if remarks else "")
 
 
 def epsilon_label(status: str) -> str:
