@@ -40,7 +40,7 @@ STEPS = 20_000
 # Pixels divided by 16, a column of ones, no scaling of single records: all public.
 DIGITS: dict[str, Any] = {"data": {"name": "digits", "scale": "none"}, "problem": {"record_norm": 10.0}}
 TUNED: dict[str, dict[str, Any]] = {
-    "baseline": {"chunk": 12, "mu": 0.2, "eta": 0.1},
+    "baseline": {"chunk": 4, "mu": 0.3, "eta": 0.05},
     "paper": {"chunk": 4, "mu": 0.8, "eta": 0.01},
 }
 
