@@ -51,19 +51,19 @@ def made(name: str, out: Path | None) -> Iterator[Path]:
         {path for path in (out, *out.parents) if path.exists()} if out is not None else {_ROOT} & set(Path().glob("*"))
     )
     folder = new_folder(name, out)
-    try:
-        with locked(folder):
+    with locked(folder):  # what is removed below is then this run's own, not that of one that starts beside it
+        try:
             yield folder
-    except BaseException:
-        if not (folder / "config.toml").exists():
-            for path in folder.iterdir():
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
-            for path in (folder, *folder.parents):
-                if path in before or path == Path():
-                    break
-                with contextlib.suppress(OSError):  # a parent that holds other things stays
-                    path.rmdir()
-        raise
+        except BaseException:
+            if not (folder / "config.toml").exists():
+                for path in folder.iterdir():
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+                for path in (folder, *folder.parents):
+                    if path in before or path == Path():
+                        break
+                    with contextlib.suppress(OSError):  # a parent that holds other things stays
+                        path.rmdir()
+            raise
 
 
 def existing_folder(path: Path) -> Path:

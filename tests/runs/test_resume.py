@@ -11,6 +11,7 @@ from dualfed.errors import DualfedError, InvalidValue, RunBroken
 from dualfed.privacy.journal import JournalDamaged
 from dualfed.privacy.ledger import Ledger
 from dualfed.runs import simulate as simulate_module
+from dualfed.runs.folder import made
 from dualfed.runs.recorder import FileRecorder
 from dualfed.runs.simulate import resume, simulate
 
@@ -158,6 +159,17 @@ def test_a_refused_run_leaves_nothing_and_takes_nothing(tmp_path, monkeypatch):
     with pytest.raises(InvalidValue):
         simulate(wrong)
     assert list(mine.iterdir()) == []
+
+
+def test_a_run_that_starts_beside_another_leaves_the_others_folder_alone(tmp_path):
+    with made("first", tmp_path / "run") as folder:
+        (folder / "ledger.sqlite").write_text("the first run's, before its config.toml")
+        with pytest.raises(InvalidValue, match=r"another run uses this folder|holds files already"):
+            simulate(CONFIG, out=folder)
+        (folder / "ledger.sqlite").unlink()
+        with pytest.raises(InvalidValue, match="another run uses this folder"):
+            simulate(CONFIG, out=folder)
+        assert (folder / ".lock").exists()
 
 
 def test_an_interrupt_while_a_run_is_prepared_leaves_nothing(tmp_path, monkeypatch):

@@ -41,9 +41,9 @@ def test_svg_with_missing_numbers_and_names(tmp_path):
 
 def test_all_missing_or_all_equal(tmp_path):
     g = build_graph("star", 4)
-    draw(g, tmp_path / "a.png", np.full(4, np.nan))
-    draw(g, tmp_path / "b.png", np.ones(4))
-    draw(g, tmp_path / "c.png")
+    drawn = [draw(g, tmp_path / "a.png", np.full(4, np.nan)), draw(g, tmp_path / "b.png", np.ones(4))]
+    drawn.append(draw(g, tmp_path / "c.png"))
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in drawn)
 
 
 @pytest.mark.parametrize(("name", "values"), [("g.gif", None), ("nowhere/g.png", None), ("g.png", [1.0, 2.0])])
