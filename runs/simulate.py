@@ -120,6 +120,7 @@ def resume(folder: Path | str, *, engine: str | None = None, listen: Listener | 
             cure = "the records are not those of the run's start; bring them back"
             raise InvalidValue("data", config.data.name, cure)
         check_journal(folder, identity, prepared.job.ledger.meta, saved.get("journal"))
+        prepared.job.ledger.meta["run"] = identity
         shutil.rmtree(folder / "state", ignore_errors=True)
         if config.engine == "ray":
             (folder / "state").mkdir(mode=0o700)
