@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import ray
 
+from .nodes import on_node
 from .state_file import StateFile, StateLayout, Versions
 
 if TYPE_CHECKING:
@@ -59,6 +60,12 @@ class MirrorActor:
     def checkpoint(self, folder: str) -> dict[str, bytes]:
         """The clients' files of a checkpoint, by name."""
         return {path.name: path.read_bytes() for path in sorted(Path(folder).glob("clients-*.safetensors"))}
+
+
+def start_mirror(node: str) -> Any:
+    """Start a mirror on the node with the run's folder. It is restarted from its files if it is lost."""
+    options = {"num_cpus": 0, "max_restarts": -1, "max_task_retries": -1, "scheduling_strategy": on_node(node)}
+    return ray.remote(MirrorActor).options(**options).remote()
 
 
 class Mirrored:

@@ -13,9 +13,9 @@ import ray
 from ray.exceptions import ObjectLostError, RayActorError, RayError, RayTaskError
 
 from .fleet import Fleet
+from .messages import Answer, Failed, HostShard, Lost, Missing, Outcome, Parcel, Sent
 from .mirror import Mirrored
 from .nodes import Spread
-from .messages import Answer, Failed, HostShard, Lost, Missing, Outcome, Parcel, Sent
 
 if TYPE_CHECKING:
     from .host import HostSpec
@@ -114,11 +114,11 @@ class RayFleet(Fleet):
         self._home, self._mirror = home, mirror
         self._spread = Spread(gpus_per_host, home if mirror is None else None)
         # num_cpus=0: clients share the machine's cores; a reservation of cores would limit how many fit.
-        self._actor = ray.remote(_HostActor).options(num_cpus=0, num_gpus=gpus_per_host, max_restarts=0)
+        self._options = {"num_cpus": 0, "num_gpus": gpus_per_host, "max_restarts": 0}
         self._members = [self._start(host) for host in range(self.hosts)]
 
     def _start(self, host: int) -> Any:
-        placed = self._actor.options(scheduling_strategy=self._spread.place(host))
+        placed = ray.remote(_HostActor).options(**self._options, scheduling_strategy=self._spread.place(host))
         return placed.remote(self._specs[host], self._shards[host], self._test, self._home, self._mirror)
 
     def call(self, host: int, name: str, *arguments: Any) -> Any:

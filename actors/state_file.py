@@ -82,7 +82,9 @@ class StateFile:
         buffer = opened(path, layout.size)
         self.stamps = np.frombuffer(buffer, np.int64, 2 * layout.clients).reshape(2, layout.clients)
         self._rows = {
-            name: np.frombuffer(buffer, layout.dtype, 2 * layout.spaced * width, layout.offsets[name]).reshape(-1, width)
+            name: np.frombuffer(buffer, layout.dtype, 2 * layout.spaced * width, layout.offsets[name]).reshape(
+                -1, width
+            )
             for name, width in layout.widths.items()
         }
 
