@@ -25,6 +25,9 @@ class ClientHost(Host):
         self._total = self._sum_uploads()
         self._untouched_losses: Tensor | None = None
 
+    def states_replaced(self) -> None:
+        self._total = self._sum_uploads()
+
     def enter(self) -> np.ndarray:
         """The sum of uploads ``[d]`` that this host's clients start with."""
         return self._total.numpy().copy()

@@ -35,7 +35,7 @@ class Fleet(ABC):
         """End all hosts."""
 
     def processes(self) -> list[int]:
-        """The process id of every host that has a process of its own, by host."""
+        """The process id of every host that has a process of its own, by host; 0 for one that does not answer."""
         return []
 
     def everyone(self, name: str, *arguments: Any) -> dict[int, Outcome]:

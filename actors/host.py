@@ -99,6 +99,14 @@ class Host:
         """The process id: the host is there."""
         return os.getpid()
 
+    @property
+    def states_kept(self) -> StateStore:
+        """Its clients' states, for whoever keeps a copy of them."""
+        return self._states
+
+    def states_replaced(self) -> None:
+        """Take note that all states were replaced by those of a copy."""
+
     def _held(self, shard: HostShard) -> Shards:
         held = Shards.from_flat(shard.features, shard.labels, shard.offsets)
         if self._device.type == "cpu":

@@ -12,6 +12,7 @@ from ray.exceptions import RayTaskError
 
 from .job import LedgerSpec
 from .ledger_port import LedgerPort
+from .nodes import on_node
 
 if TYPE_CHECKING:
     from ..privacy.ledger import Grants, Refusal
@@ -43,10 +44,15 @@ class LedgerActor:
         return getattr(self._ledger, name)(*arguments)
 
 
-def start_ledger(spec: LedgerSpec) -> Any:
-    """Start a run's ledger under its name. The one that a lost driver left behind gives way."""
+def start_ledger(spec: LedgerSpec, node: str) -> Any:
+    """Start a run's ledger under its name, on the node with its journal. The one that a lost driver left behind gives way."""
     actor = ray.remote(LedgerActor).options(
-        name=actor_name(spec.meta["run"]), namespace=NAMESPACE, num_cpus=0, max_restarts=-1, max_task_retries=-1
+        name=actor_name(spec.meta["run"]),
+        namespace=NAMESPACE,
+        num_cpus=0,
+        max_restarts=-1,
+        max_task_retries=-1,
+        scheduling_strategy=on_node(node),
     )
     deadline = time.monotonic() + _NAME_TAKEN_S
     while True:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ..privacy.ledger import Grants
     from .plan import Plan
 
+_REBUILDS = 5
 Ending = Literal["completed", "stopped", "exhausted", "failed"]
 
 
@@ -164,15 +165,25 @@ class RoundLoop(ABC):
         self._emit({"kind": "started", "round": 0, "processes": self._fleet.processes()})
         checkpoint = latest_checkpoint(self._settings.checkpoints)
         if checkpoint is None:
-            self._enter(self._fleet.everyone("enter"))
+            self._enter(self._everyone("enter"))
             self._ask(0)
             return
         saved = json.loads((checkpoint / "state.json").read_text())
         self._done = saved["round"]
         self._exhausted[saved["exhausted"]] = True
         self._counters = saved["counters"]
-        self._enter(self._fleet.everyone("restore", str(checkpoint)))
+        self._enter(self._everyone("restore", str(checkpoint)))
         self._emit({"kind": "resumed", "round": self._done})
+
+    def _everyone(self, name: str, *arguments: Any) -> dict[int, Outcome]:
+        """Call all hosts before the first round; one that is lost meanwhile is started again."""
+        outcomes = self._fleet.everyone(name, *arguments)
+        for _attempt in range(_REBUILDS):
+            lost = [host for host, outcome in outcomes.items() if isinstance(outcome, Lost)]
+            for host in lost:
+                self._fleet.rebuild(host)
+            outcomes |= self._fleet.gather({host: self._fleet.call(host, name, *arguments) for host in lost})
+        return outcomes
 
     def _rounds(self) -> Ending:
         settings, last = self._settings, self._settings.rounds
@@ -263,9 +274,13 @@ class RoundLoop(ABC):
         return to their last release. The answer to ``take_back``."""
         self._counters["lost"] += len(clients)
         self._emit({"kind": "lost", "round": t, "host": lost.host, "clients": clients.tolist(), "reason": lost.reason})
-        self._fleet.rebuild(lost.host)
-        ticket = self._fleet.call(lost.host, "take_back", self._void_from(t) if void_from is None else void_from)
-        answer = self._value(self._fleet.gather({lost.host: ticket})[lost.host])
+        for _attempt in range(_REBUILDS):  # what was started on a node that is about to be lost is lost with it
+            self._fleet.rebuild(lost.host)
+            ticket = self._fleet.call(lost.host, "take_back", self._void_from(t) if void_from is None else void_from)
+            outcome = self._fleet.gather({lost.host: ticket})[lost.host]
+            if not isinstance(outcome, Lost):
+                break
+        answer = self._value(outcome)
         self._emit({"kind": "rebuilt", "round": t, "host": lost.host, "processes": self._fleet.processes()})
         return answer
 

@@ -18,6 +18,8 @@ from .cluster import local_cluster
 from .job import Finished, Job, Listener, on_interrupt
 from .ledger_actor import RayLedger, result, start_ledger
 from .loop import Ending, Recorder, RoundLoop, RunSettings
+from .mirror import start_mirror
+from .nodes import nodes, on_node
 from .plan import Plan
 from .ray_fleet import RayFleet
 
@@ -38,8 +40,10 @@ class CoordinatorActor:
         recorder: Recorder,
         loop: type[RoundLoop],
         gpus_per_host: float,
+        home: str,
+        mirror: Any,
     ) -> None:
-        self._fleet = RayFleet(specs, shards, test, gpus_per_host)
+        self._fleet = RayFleet(specs, shards, test, home, gpus_per_host, mirror)
         self._events: deque[dict[str, Any]] = deque(maxlen=100_000)
         self._count, self._changed = 0, threading.Condition()
         self._coordinator = loop(settings, plan, self._fleet, RayLedger(ledger), recorder, self._heard)
@@ -67,8 +71,9 @@ class CoordinatorActor:
 
 
 def run_ray(job: Job, listen: Listener, cpus: int) -> Finished:
-    """Run on a Ray cluster of this process's own. Ctrl-C ends after the round in progress.
+    """Run on the cluster that this process is connected to, or on one of its own. Ctrl-C ends after the round in progress.
 
+    Whatever reads and writes the run's folder is on this node: ledger, coordinator and the mirror of states elsewhere.
     Raises what a client or the ledger raised, as it was raised there.
     """
     stopping = threading.Event()
@@ -81,22 +86,10 @@ def run_ray(job: Job, listen: Listener, cpus: int) -> Finished:
 
     # From the first moment on: an interrupt while Ray starts becomes a stop after the first round.
     with on_interrupt(stop), local_cluster(cpus):
-        ledger: Any = start_ledger(job.ledger)
-        coordinator: Any = (
-            ray.remote(CoordinatorActor)
-            .options(num_cpus=0, max_concurrency=4)
-            .remote(
-                job.settings,
-                job.plan,
-                [ray.put(spec) for spec in job.specs],
-                [ray.put(shard) for shard in job.shards],
-                ray.put(job.test),
-                ledger,
-                job.recorder,
-                job.loop,
-                job.gpus_per_host,
-            )
-        )
+        home = ray.get_runtime_context().get_node_id()
+        mirror = start_mirror(home) if len(nodes()) > 1 else None
+        ledger: Any = start_ledger(job.ledger, home)
+        coordinator = _start_coordinator(job, ledger, home, mirror)
         try:
             running = coordinator.run.remote()
             started.append(coordinator)
@@ -105,7 +98,9 @@ def run_ray(job: Job, listen: Listener, cpus: int) -> Finished:
             _watch(coordinator, running, listen)
             ending, model = result(running)
             return Finished(ending, model)
-        except RayActorError:
+        except RayActorError as error:
+            if "creation task" in str(error):  # not lost: a defect
+                raise
             raise RunBroken(
                 f"the coordinator's process was lost; go on with `dualfed resume {job.settings.folder}`"
             ) from None
@@ -113,8 +108,29 @@ def run_ray(job: Job, listen: Listener, cpus: int) -> Finished:
             with contextlib.suppress(RayError):
                 # Closing folds the write-ahead log into the journal; a journal that is not closed is whole all the same.
                 ray.get(ledger.call.remote("close"), timeout=10)
-            for actor in (coordinator, ledger):  # the hosts belong to the coordinator and end with it
-                ray.kill(actor)
+            for actor in (coordinator, ledger, mirror):  # the hosts belong to the coordinator and end with it
+                if actor is not None:
+                    ray.kill(actor)
+
+
+def _start_coordinator(job: Job, ledger: Any, home: str, mirror: Any) -> Any:
+    return (
+        ray.remote(CoordinatorActor)
+        .options(num_cpus=0, max_concurrency=4, scheduling_strategy=on_node(home))
+        .remote(
+            job.settings,
+            job.plan,
+            [ray.put(spec) for spec in job.specs],
+            [ray.put(shard) for shard in job.shards],
+            ray.put(job.test),
+            ledger,
+            job.recorder,
+            job.loop,
+            job.gpus_per_host,
+            home,
+            mirror,
+        )
+    )
 
 
 def _watch(coordinator: Any, running: Any, listen: Listener) -> None:
