@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,7 +41,7 @@ class GraphCoordinator(RoundLoop):
         """The average ``[d]`` of the released states."""
         return np.asarray(np.sum(self._totals, axis=0) / self._settings.clients)
 
-    def _enter(self, outcomes: dict[int, Outcome]) -> None:
+    def _enter(self, outcomes: dict[int, Outcome], checkpoint: Path | None) -> None:
         self._pending: list[_Evaluation] = []
         self._totals, self._outboxes = [], []
         for outcome in outcomes.values():

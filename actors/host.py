@@ -17,8 +17,9 @@ from ..algorithms.method import Cohort, Method
 from ..algorithms.problems.base import Problem
 from ..algorithms.shards import Shards
 from ..errors import InvalidValue
-from ..privacy.gate import Granted, NoiseGate
+from ..privacy.gate import Bound, Granted, NoiseGate
 from .messages import HostShard
+from .opened import OpenedRecords
 from .state_store import StateStore
 
 
@@ -94,6 +95,8 @@ class Host:
         self._start = torch.as_tensor(spec.start, dtype=self._dtype, device=self._device)
         path = None if spec.state_path is None else Path(spec.state_path)
         self._states = StateStore(spec.method.init(self._start), len(spec.clients), path, self._device)
+        opened = None if path is None else path.with_suffix(".records")
+        self._opened = OpenedRecords(self._shards, spec.clients, opened) if spec.method.opens else None
 
     def ping(self) -> int:
         """The process id: the host is there."""
@@ -141,6 +144,8 @@ class Host:
                 rounds += file.get_tensor("rounds")[mine].tolist()
                 for name in rows:
                     rows[name].append(file.get_tensor(f"state.{name}")[mine])
+        if self._opened is not None:
+            self._opened.load(Path(folder))
         if slots:
             state = {name: torch.cat(parts) for name, parts in rows.items()}
             self._states.restore(np.array(slots), np.array(rounds), state)
@@ -154,10 +159,13 @@ class Host:
 
     def _gate(self, cohort: Cohort, round: int, numbers: np.ndarray, events: np.ndarray) -> NoiseGate:
         spec = self._spec
+        if len(events) and events[0] < 0:  # not charged: nothing gets out, and no noise is known of
+            nothing = np.zeros(len(events))
+            return NoiseGate(Granted(round, cohort.clients, numbers, nothing), Bound(nothing, parts=0), spec.noise_key)
         bound = spec.method.bound(self._problem, cohort.sizes, cohort.weights, round)
         granted = Granted(round, cohort.clients, numbers, spec.noise_multipliers[events])
         injected = None
-        if spec.injected is not None:
+        if spec.injected is not None and round > 0:
             injected = torch.as_tensor(spec.injected[round - 1, cohort.clients], dtype=self._dtype, device=self._device)
         return NoiseGate(granted, bound, spec.noise_key, injected)
 

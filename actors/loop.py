@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 
 from ..errors import DualfedError
+from ..privacy.grants import Grants
 from .fleet import Fleet
 from .ledger_port import LedgerPort
 from .messages import Answer, Failed, Lost, Outcome
 
 if TYPE_CHECKING:
-    from ..privacy.ledger import Grants
     from .plan import Plan
 
 _REBUILDS = 5
@@ -57,6 +57,9 @@ class RunSettings:
         state_is_released: whether checkpoints hold only released values.
         mixing_rounds, final_mixing: exchanges without data after each release, and at the end.
         messages: vectors that the graph's edges carry in one exchange, 2|E|.
+        numbers_down, numbers_up: what a client of a server receives and uploads in a round; None: dim.
+        fresh_uploads: whether the server adds up the uploads of the round alone, not every client's last.
+        server: ``[S]`` the state that the server itself starts with, or None where it keeps none.
     """
 
     rounds: int
@@ -71,6 +74,10 @@ class RunSettings:
     mixing_rounds: int = 0
     final_mixing: int = 0
     messages: int = 0
+    numbers_down: int | None = None
+    numbers_up: int | None = None
+    fresh_uploads: bool = False
+    server: np.ndarray | None = None
 
     @property
     def clients(self) -> int:
@@ -120,8 +127,8 @@ class RoundLoop(ABC):
         """The released model ``[d]`` after the last round."""
 
     @abstractmethod
-    def _enter(self, outcomes: dict[int, Outcome]) -> None:
-        """Take in what each host starts from: the answers to ``total`` or ``restore``."""
+    def _enter(self, outcomes: dict[int, Outcome], checkpoint: Path | None) -> None:
+        """Take in what each host starts from: the answers to ``enter``, or to ``restore`` from a checkpoint."""
 
     @abstractmethod
     def _send(self, t: int, grants: Grants | None) -> dict[int, Any]:
@@ -165,14 +172,14 @@ class RoundLoop(ABC):
         self._emit({"kind": "started", "round": 0, "processes": self._fleet.processes()})
         checkpoint = latest_checkpoint(self._settings.checkpoints)
         if checkpoint is None:
-            self._enter(self._everyone("enter"))
+            self._enter(self._everyone("enter"), None)
             self._ask(0)
             return
         saved = json.loads((checkpoint / "state.json").read_text())
         self._done = saved["round"]
         self._exhausted[saved["exhausted"]] = True
         self._counters = saved["counters"]
-        self._enter(self._everyone("restore", str(checkpoint)))
+        self._enter(self._everyone("restore", str(checkpoint)), checkpoint)
         self._emit({"kind": "resumed", "round": self._done})
 
     def _everyone(self, name: str, *arguments: Any) -> dict[int, Outcome]:
@@ -237,16 +244,21 @@ class RoundLoop(ABC):
             return None
         chosen = self._plan.participants[t - 1]
         willing = chosen[~self._exhausted[chosen]]
-        return self._ledger.reserve(t, willing, self._plan.events_of(t, willing)) if len(willing) else None
+        if not len(willing):
+            return None
+        events = self._plan.events_of(t, willing)
+        if events[0] < 0:  # a round that reveals nothing new: nobody is asked, and its gate lets nothing out
+            return Grants(t, willing, np.full(len(willing), -1), events)
+        return self._ledger.reserve(t, willing, events)
 
     def _withdraw(self, reservation: Any) -> None:
-        if reservation is not None:
+        if reservation is not None and not isinstance(reservation, Grants):
             grants, _ = self._ledger.collect(reservation)
             self._ledger.void(grants)
 
     def _granted(self, t: int, reservation: Any) -> Grants | None:
-        if reservation is None:
-            return None
+        if reservation is None or isinstance(reservation, Grants):
+            return reservation
         grants, refusals = self._ledger.collect(reservation)
         for refusal in refusals:
             self._exhausted[refusal.client] = True
@@ -302,6 +314,7 @@ class RoundLoop(ABC):
         partial = root / ".partial"
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir()
+        self._save(partial)
         self._insist({h: ("save", str(partial / f"clients-{h:05d}.safetensors")) for h in range(self._fleet.hosts)})
         state = {
             "version": 1,
@@ -314,6 +327,9 @@ class RoundLoop(ABC):
         os.replace(partial, root / f"round-{self._done:08d}")
         for older in sorted(root.glob("round-*"))[:-1]:
             shutil.rmtree(older)
+
+    def _save(self, folder: Path) -> None:  # noqa: B027 (a graph has no server)
+        """Put what the coordinator itself must keep beside the hosts' files of a checkpoint."""
 
     def _emit(self, event: dict[str, Any]) -> None:
         self._recorder.take(event)

@@ -92,8 +92,11 @@ def make_plan(
     """
     kinds, kind_of = np.unique(np.stack([sizes.astype(float), weights]), axis=1, return_inverse=True)
     kind_of = kind_of.reshape(-1)
-    templates, template_of, round_class = _templates(method, problem, kinds, len(participants))
-    counts = _count(participants, kind_of, round_class, template_of, len(templates))
+    opening = np.unique(np.concatenate(participants)) if method.opens else None
+    first = 1 if opening is None else 0
+    every = participants if opening is None else [opening, *participants]
+    templates, template_of, round_class = _templates(method, problem, kinds, range(first, len(participants) + 1))
+    counts = _count(every, kind_of, round_class, template_of, len(templates))
     multipliers = _multipliers(templates, counts, noise)
 
     classes, client_class = np.unique(np.stack([kind_of.astype(float), multipliers]), axis=1, return_inverse=True)
@@ -103,13 +106,17 @@ def make_plan(
     event_of = np.empty((classes.shape[1], template_of.shape[1]), dtype=np.int64)
     for row, (kind, multiplier) in enumerate(classes.T):
         for column, template in enumerate(template_of[int(kind)]):
+            if template < 0:
+                event_of[row, column] = -1
+                continue
             relative = templates[template].noise_multiplier
             event = replace(templates[template], noise_multiplier=float(multiplier) * relative)
             number = event_of[row, column] = events.setdefault(event, len(events))
             used[number] = max(used.get(number, 0.0), float(multiplier))
     planned = np.zeros((len(sizes), len(events)), dtype=np.int64)
-    for t, chosen in enumerate(participants):
-        np.add.at(planned, (chosen, event_of[client_class[chosen], round_class[t]]), 1)
+    for column, chosen in zip(round_class, every):
+        if event_of[0, column] >= 0:
+            np.add.at(planned, (chosen, event_of[client_class[chosen], column]), 1)
     budget = noise.epsilon if noise.mode == "total" else noise.budget
     budgets = None if budget is None else np.full(len(sizes), budget)
     return Plan(
@@ -123,28 +130,33 @@ def make_plan(
         client_class,
         round_class,
         event_of,
+        opening,
     )
 
 
 def _templates(
-    method: Method, problem: Problem, kinds: np.ndarray, rounds: int
+    method: Method, problem: Problem, kinds: np.ndarray, rounds: range
 ) -> tuple[list[Event], np.ndarray, np.ndarray]:
     """(distinct events on the coarse grid, their number by [kind, class of round], the class of every round).
 
     Their noise multiplier is what the coarse grid leaves of 1: an event may have to state less noise than is added.
+    The number is −1 in a round that is not charged.
     """
     coarse = lru_cache(maxsize=None)(coarsen)
     numbers: dict[Event, int] = {}
     columns: dict[tuple[int, ...], int] = {}
-    round_class = np.empty(rounds, dtype=np.int64)
-    for t in range(1, rounds + 1):
+    round_class = np.empty(len(rounds), dtype=np.int64)
+    for place, t in enumerate(rounds):
+        found = [method.event(problem, int(size), float(weight), t) for size, weight in kinds.T]
+        if len({event is None for event in found}) > 1:
+            raise ValueError(f"{method.name}: round {t} has an event for some clients and none for others")
         column = tuple(
-            numbers.setdefault(
-                coarse(replace(method.event(problem, int(size), float(weight), t), noise_multiplier=1.0)), len(numbers)
-            )
-            for size, weight in kinds.T
+            -1
+            if event is None
+            else numbers.setdefault(coarse(replace(event, noise_multiplier=1.0)), len(numbers))
+            for event in found
         )
-        round_class[t - 1] = columns.setdefault(column, len(columns))
+        round_class[place] = columns.setdefault(column, len(columns))
     return list(numbers), np.array(list(columns), dtype=np.int64).reshape(len(columns), -1).T, round_class
 
 
@@ -156,8 +168,9 @@ def _count(
     templates: int,
 ) -> np.ndarray:
     counts = np.zeros((len(kind_of), templates), dtype=np.int64)
-    for t, chosen in enumerate(participants):
-        np.add.at(counts, (chosen, template_of[kind_of[chosen], round_class[t]]), 1)
+    for column, chosen in zip(round_class, participants):
+        if template_of[0, column] >= 0:
+            np.add.at(counts, (chosen, template_of[kind_of[chosen], column]), 1)
     return counts
 
 
@@ -192,7 +205,7 @@ def _multipliers(templates: list[Event], counts: np.ndarray, noise: Noise) -> np
     taking_part = [index for index, account in enumerate(accounts) if account]
     solved[taking_part] = plan_noise([accounts[index] for index in taking_part], noise.epsilon, noise.delta)
     # Noise is solved for events that state all of it; where one states less, more is added.
-    shortfall = max(1 / event.noise_multiplier for event in templates)
+    shortfall = max((1 / event.noise_multiplier for event in templates), default=1.0)
     return solved[account_of.reshape(-1)] * shortfall
 
 

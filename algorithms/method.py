@@ -54,6 +54,11 @@ class Method(ABC):
     family: ClassVar[Literal["server", "graph"]]
     source: ClassVar[str]
 
+    private: ClassVar[bool] = True
+    """Whether it can protect records at all; a reference without noise cannot, and is refused where that is asked for."""
+    opens: ClassVar[bool] = False
+    """Whether it releases once, in a round 0 before the first, the records that all its rounds then compute from."""
+
     rounds: int
 
     @property
@@ -79,12 +84,17 @@ class Method(ABC):
         """
 
     @abstractmethod
-    def event(self, problem: Problem, size: int, weight: float, t: int) -> Event:
-        """What round ``t`` (from 1) costs a client with ``size`` records, known before it runs; noise multiplier 0."""
+    def event(self, problem: Problem, size: int, weight: float, t: int) -> Event | None:
+        """What round ``t`` costs a client with ``size`` records, known before it runs; noise multiplier 0.
+
+        ``None``, for all clients alike, where a round reveals nothing that was not released before: it is not charged,
+        and its gate lets nothing out. Rounds count from 1; round 0 is that of a method which ``opens``.
+        """
 
     @abstractmethod
     def bound(self, problem: Problem, sizes: np.ndarray, weights: np.ndarray, t: int) -> Bound:
-        """The sensitivity of what round ``t`` releases, for clients with ``sizes`` and ``weights`` ``[C]``."""
+        """The sensitivity of what round ``t`` releases, for clients with ``sizes`` and ``weights`` ``[C]``; not asked
+        for a round without an event."""
 
     def compile(self, problem: Problem, dtype: str) -> None:  # noqa: B027 (most methods compile nothing)
         """Compile what the hosts will need, once and to disk, before many processes would do it at the same time."""
@@ -167,30 +177,80 @@ class GraphMethod(Method):
 
 
 class ServerMethod(Method):
-    """A method with a server: it adds up what the clients upload and sends back a model."""
+    """A method with a server: it adds up what the clients upload and sends something back.
+
+    An upload is one row of U numbers, several vectors side by side where a method sends several. What the server knows
+    between rounds is either the sum of uploads alone, from which ``aggregate`` makes the broadcast, or a state of its
+    own (``server_start``, ``serve``, ``broadcast``), such as a model that increments are added to, a control variate or
+    a momentum.
+    """
 
     family: ClassVar[Literal["server", "graph"]] = "server"
+    uploads: ClassVar[Literal["kept", "fresh"]] = "kept"
+    """``kept``: the server adds up the last upload of every client, whenever it was made. ``fresh``: those of the round."""
 
     participants: int | None
 
     @abstractmethod
     def local_round(self, state: State, x0: Tensor, cohort: Cohort, gate: Gate, t: int) -> State:
-        """One round of the cohort: new state rows ``{name: [C, d]}`` from the old ones and the broadcast ``[d]``.
+        """One round of the cohort: new state rows ``{name: [C, …]}`` from the old ones and the broadcast ``[B]``.
 
         The old rows may be views of stored memory and must not be written to.
         """
 
     @abstractmethod
     def upload(self, state: State) -> Tensor:
-        """``[C, d]``: what the server adds up, a function of the state rows."""
+        """``[C, U]``: what the server adds up, a function of the state rows."""
 
     def upload_total(self, state: State) -> Tensor:
-        """``[d]``: the sum of ``upload`` over the clients, for methods that can do without the uploads themselves."""
+        """``[U]``: the sum of ``upload`` over the clients, for methods that can do without the uploads themselves."""
         return self.upload(state).sum(dim=0)
 
     def aggregate(self, total: np.ndarray, clients: int) -> np.ndarray:
-        """The next broadcast ``[d]`` from the sum of all clients' last uploads ``[d]``."""
+        """The next broadcast ``[B]`` from the sum of uploads ``[U]``, for a server without a state of its own."""
         return np.asarray(total / clients)
+
+    def server_start(self, start: np.ndarray) -> np.ndarray | None:
+        """The server's own state ``[S]``, float64, from the common start ``[d]``; ``None`` where it keeps none."""
+        return None
+
+    def serve(self, server: np.ndarray, total: np.ndarray, uploads: int, clients: int) -> np.ndarray:
+        """The server's own state ``[S]`` after a round, from that before it.
+
+        Args:
+            total: ``[U]`` the sum of the uploads, as ``uploads`` of the class says which.
+            uploads: how many clients uploaded in this round, 0 included.
+            clients: N.
+        """
+        return server
+
+    def broadcast(self, kept: np.ndarray, clients: int) -> np.ndarray:
+        """``[B]``: what clients receive, from what the server keeps: its own state, or else the sum of uploads."""
+        return self.aggregate(kept, clients)
+
+    def model(self, received: Tensor) -> Tensor:
+        """The model ``[d]`` in a broadcast ``[B]``."""
+        return received
+
+    def local_models(self, state: State) -> Tensor:
+        """``[C, d]``: the model that each client holds; for diagnostics of the simulation."""
+        return state["x"]
+
+    def traffic(self, dim: int) -> tuple[int, int]:
+        """How many numbers a client receives and uploads in a round."""
+        return dim, dim
+
+    def participation(self, rounds: int, clients: int, seed: int) -> list[np.ndarray] | None:
+        """The participants of every round, ascending, where the method itself rules who comes; ``None``: S_t of (S2)."""
+        return None
+
+    def open(self, cohort: Cohort, gate: Gate) -> tuple[Tensor, Tensor]:
+        """Round 0 of a method that ``opens``: the cohort's records as ``gate.release_rows`` let them out.
+
+        Returns features ``[M, p]`` and labels ``[M]`` of the cohort's clients, one after the other; rounds see them in
+        place of the records.
+        """
+        raise NotImplementedError(f"{self.name} opens no records")
 
     def describe(self) -> dict[str, Any]:
         """What to print in the closing summary."""

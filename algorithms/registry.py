@@ -16,7 +16,16 @@ from .method import Method
 ENTRY_POINTS = "dualfed.methods"
 
 _M = TypeVar("_M", bound=type[Method])
-_OURS = {"fedspd-dp": ("fedspd_dp", "FedSPDDP"), "spade-dfl": ("spade_dfl", "SPADEDFL")}
+_OURS = {
+    "fedspd-dp": ("fedspd_dp", "FedSPDDP"),
+    "spade-dfl": ("spade_dfl", "SPADEDFL"),
+    "dp-sgd": ("dp_sgd", "DPSGD"),
+    "dp-fedavg": ("dp_fedavg", "DPFedAvg"),
+    "dp-admm": ("dp_admm", "DPADMM"),
+    "stochastic-dp-admm": ("stochastic_dp_admm", "StochasticDPADMM"),
+    "fedavg": ("fedavg", "FedAvg"),
+    "fedprox": ("fedprox", "FedProx"),
+}
 _REGISTERED: dict[str, type[Method]] = {}
 
 

@@ -6,7 +6,7 @@ demands, and the key of their noise; a method sees nothing of these. A grant is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -71,6 +71,11 @@ class Gate(Protocol):
         """Clip or trust the declared bound, add noise, in place. ``value``: ``[C, d]``."""
         ...
 
+    def release_rows(self, value: Tensor, counts: Sequence[int] | np.ndarray, part: int = 0) -> Tensor:
+        """The same for a different number of rows of each client, one after the other: ``value`` ``[M, w]``,
+        ``counts`` ``[C]`` with sum M. The sensitivity is that of all of a client's rows together."""
+        ...
+
     def batches(self, kind: Batches, sizes: Sequence[int] | np.ndarray, steps: int, batch: int) -> Tensor:
         """Secret record draws, ``[C, steps·batch]`` int64 positions in each client's shard, batch after batch."""
         ...
@@ -117,14 +122,7 @@ class NoiseGate:
             NotFinite: a row holds NaN or infinity. Nothing is released then.
         """
         granted = self._granted
-        if not 0 <= part < len(self._released) or self._released[part]:
-            raise GrantMissing(f"round {granted.round}: part {part} of the release was not granted, or is used already")
-        if value.shape[0] != len(granted.clients):
-            raise GrantMissing(f"round {granted.round}: {value.shape[0]} rows for {len(granted.clients)} grants")
-        finite = torch.isfinite(value.sum(dim=1))
-        if not bool(finite.all()):
-            row = int(torch.nonzero(~finite)[0, 0])
-            raise NotFinite(int(granted.clients[row]), granted.round)
+        self._check(value, part, len(granted.clients), lambda row: row)
         self._released[part] = True
         if self._bound.clip is not None:
             norms = torch.linalg.vector_norm(value, dim=1, keepdim=True)
@@ -138,6 +136,38 @@ class NoiseGate:
             std = torch.as_tensor(self.noise_std, dtype=value.dtype, device=value.device)
             value.addcmul_(noise.to(value.device), std[:, None])
         return value
+
+    def release_rows(self, value: Tensor, counts: Sequence[int] | np.ndarray, part: int = 0) -> Tensor:
+        """Perturb and return ``value`` ``[M, w]``, of which client i holds ``counts[i]`` rows, changed in place.
+
+        Raises:
+            GrantMissing: as ``release``, or the bound has a clip, which is one of whole clients.
+            NotFinite: a row holds NaN or infinity. Nothing is released then.
+        """
+        if self._bound.clip is not None or self._injected is not None:
+            raise GrantMissing(f"round {self._granted.round}: rows of records are neither clipped nor given their noise")
+        ends = np.cumsum(counts)
+        self._check(value, part, int(ends[-1]), lambda row: int(np.searchsorted(ends, row, side="right")))
+        self._released[part] = True
+        if self.noise_std.any():
+            width, purpose = value.shape[1], "noise" if part == 0 else f"noise/{part}"
+            streams = zip(self._streams(purpose), ends - counts, ends, self.noise_std)
+            for stream, first, last, std in streams:  # once in a run, and no two clients have equally many rows
+                noise = _normal([stream], int(last - first) * width, value.dtype).view(-1, width)
+                value[first:last].add_(noise.to(value.device), alpha=float(std))
+        return value
+
+    def _check(self, value: Tensor, part: int, rows: int, owner: Callable[[int], int]) -> None:
+        """Refuse a release that was not granted, or that is not finite; ``owner`` gives a row's client by position."""
+        granted = self._granted
+        if not 0 <= part < len(self._released) or self._released[part]:
+            raise GrantMissing(f"round {granted.round}: part {part} of the release was not granted, or is used already")
+        if value.shape[0] != rows:
+            raise GrantMissing(f"round {granted.round}: {value.shape[0]} rows for {rows} granted")
+        finite = torch.isfinite(value.sum(dim=1))
+        if not bool(finite.all()):
+            row = owner(int(torch.nonzero(~finite)[0, 0]))
+            raise NotFinite(int(granted.clients[row]), granted.round)
 
     def batches(self, kind: Batches, sizes: Sequence[int] | np.ndarray, steps: int, batch: int) -> Tensor:
         """Record draws for every granted client: SPEC (D1)–(D2).
@@ -167,10 +197,14 @@ class NoiseGate:
         ]
 
     def _noise(self, part: int, d: int, dtype: torch.dtype) -> Tensor:
-        streams = self._streams("noise" if part == 0 else f"noise/{part}")
-        if dtype == torch.float32:
-            return normal_single(streams, d)
-        noise = np.empty((len(streams), d))
-        for row, stream in enumerate(streams):
-            np.random.Generator(np.random.Philox(key=stream)).standard_normal(out=noise[row])
-        return torch.from_numpy(noise)
+        return _normal(self._streams("noise" if part == 0 else f"noise/{part}"), d, dtype)
+
+
+def _normal(streams: list[int], d: int, dtype: torch.dtype) -> Tensor:
+    """``d`` standard normal numbers of each stream, ``[len(streams), d]``."""
+    if dtype == torch.float32:
+        return normal_single(streams, d)
+    noise = np.empty((len(streams), d))
+    for row, stream in enumerate(streams):
+        np.random.Generator(np.random.Philox(key=stream)).standard_normal(out=noise[row])
+    return torch.from_numpy(noise)

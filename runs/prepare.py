@@ -197,6 +197,8 @@ def _participants(config: RunConfig, method: Method, given: Given, clients: int)
     if given.participation is not None:
         return check_participants(given.participation, method.rounds, clients)
     chosen = method.participants if isinstance(method, ServerMethod) else None
+    if isinstance(method, ServerMethod) and (ruled := method.participation(method.rounds, clients, config.seed)):
+        return check_participants(ruled, method.rounds, clients)
     return draw_participants(method.rounds, clients, chosen, config.seed)
 
 
@@ -247,6 +249,7 @@ def _specs(
 def _settings(
     config: RunConfig, folder: Path, problem: Problem, method: Method, blocks: list[np.ndarray], graph: nx.Graph | None
 ) -> RunSettings:
+    down, up = method.traffic(problem.dim) if isinstance(method, ServerMethod) else (None, None)
     return RunSettings(
         rounds=method.rounds,
         hosts=blocks,
@@ -260,6 +263,10 @@ def _settings(
         mixing_rounds=method.mixing_rounds if isinstance(method, GraphMethod) else 0,
         final_mixing=method.final_mixing if isinstance(method, GraphMethod) else 0,
         messages=0 if graph is None else 2 * graph.number_of_edges(),
+        numbers_down=down,
+        numbers_up=up,
+        fresh_uploads=isinstance(method, ServerMethod) and method.uploads == "fresh",
+        server=method.server_start(problem.start(config.seed)) if isinstance(method, ServerMethod) else None,
     )
 
 
