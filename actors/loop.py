@@ -55,7 +55,8 @@ class RunSettings:
         folder: the run's folder, or None to keep nothing on disk.
         state_is_released: whether checkpoints hold only released values.
         mixing_rounds, final_mixing: exchanges without data after each release, and at the end.
-        messages: vectors that the graph's edges carry in one exchange, 2|E|.
+        messages: clients' messages that the graph's edges carry in one exchange, 2|E|.
+        message_length: numbers in one of them; d where clients share their model alone.
     """
 
     rounds: int
@@ -70,6 +71,7 @@ class RunSettings:
     mixing_rounds: int = 0
     final_mixing: int = 0
     messages: int = 0
+    message_length: int = 0
 
     @property
     def clients(self) -> int:

@@ -17,7 +17,7 @@ from ..actors.messages import Parcel, RoundTask, StepTask
 from ..algorithms.method import GraphMethod
 from ..privacy.accountants import Accountant
 from .config import RunConfig
-from .prepare import Given, Prepared, prepare
+from .prepare import Given, Prepared, prepare, shared_length
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def estimate(config: RunConfig, given: Given | None = None) -> Estimate:
             round_s=seconds,
             total_s=seconds * waves * settings.rounds,
             messages=settings.messages * (settings.mixing_rounds + 1) if settings.messages else round(2 * per_round),
-            message_bytes=settings.dim * settings.item_bytes,
+            message_bytes=(settings.message_length or settings.dim) * settings.item_bytes,
             epsilon=_planned_epsilon(prepared),
             delta=plan.delta,
             status=prepared.method.status,
@@ -116,7 +116,8 @@ def _one_round(prepared: Prepared) -> float:
         if isinstance(prepared.method, GraphMethod):
             near = spec.neighbourhood
             assert near is not None
-            ghosts = {h: Parcel(np.zeros((len(rows), prepared.problem.dim))) for h, rows in near.ghosts_of.items()}
+            length = shared_length(prepared.method, prepared.problem)
+            ghosts = {h: Parcel(np.zeros((len(rows), length))) for h, rows in near.ghosts_of.items()}
             host.step(StepTask(attempt, 1, clients, numbers, events), ghosts)  # type: ignore[attr-defined]
         else:
             total = np.zeros(prepared.problem.dim)
