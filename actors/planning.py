@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -13,7 +14,17 @@ from ..algorithms.problems.base import Problem
 from ..errors import InvalidValue
 from ..keys import generator, public_key
 from ..privacy.calibration import analytic_noise_multiplier, classic_noise_multiplier, coarsen, plan_noise
-from ..privacy.events import Event, IndependentEvent
+from ..privacy.events import (
+    ApproximateEvent,
+    EpochEvent,
+    Event,
+    GaussianEvent,
+    IidEvent,
+    LaplaceEvent,
+    PureEvent,
+    ZcdpEvent,
+)
+from ..privacy.profiles import repeats
 from .plan import Plan
 
 # Past this many distinct accounts the noise is solved for the costliest of a client's events instead of for each of them.
@@ -163,15 +174,16 @@ def _multipliers(templates: list[Event], counts: np.ndarray, noise: Noise) -> np
     if noise.mode == "zcdp":
         if noise.rho_z is None:
             raise InvalidValue("privacy.rho_z", None, 'mode = "zcdp" needs it; give a number > 0')
-        # n releases of multiplier z cost n/(2z²)-zCDP (Bun & Steinke 2016).
-        return np.asarray(np.sqrt(np.maximum(counts.sum(axis=1), 1) / (2 * noise.rho_z)))
+        # n releases of multiplier z cost n/(2z²)-zCDP (Bun & Steinke 2016), and so do n that are 1/z-DP.
+        releases = counts @ np.array([repeats(event) for event in templates])
+        return np.asarray(np.sqrt(np.maximum(releases, 1) / (2 * noise.rho_z)))
     if noise.epsilon is None:
         raise InvalidValue("privacy.epsilon", None, f"mode = {noise.mode!r} needs it; give a number > 0")
     if noise.mode == "per-round":
-        solve = classic_noise_multiplier if noise.calibration == "classic" else analytic_noise_multiplier
-        return np.full(clients, solve(noise.epsilon, noise.round_delta or noise.delta))
+        return np.full(clients, max((_one_round(event, noise) for event in templates), default=0.0))
     distinct, account_of = np.unique(counts, axis=0, return_inverse=True)
-    if len(distinct) > _ACCOUNTS_SOLVED and not any(isinstance(event, IndependentEvent) for event in templates):
+    ordered = all(isinstance(event, (GaussianEvent, EpochEvent, IidEvent)) for event in templates)
+    if len(distinct) > _ACCOUNTS_SOLVED and ordered:
         distinct, account_of = np.unique(_costliest(templates, counts), axis=0, return_inverse=True)
     accounts: list[Mapping[Event, int]] = [
         {templates[index]: int(row[index]) for index in np.flatnonzero(row)} for row in distinct
@@ -182,6 +194,18 @@ def _multipliers(templates: list[Event], counts: np.ndarray, noise: Noise) -> np
     # Noise is solved for events that state all of it; where one states less, more is added.
     shortfall = max(1 / event.noise_multiplier for event in templates)
     return solved[account_of.reshape(-1)] * shortfall
+
+
+def _one_round(event: Event, noise: Noise) -> float:
+    """The noise multiplier at which one event costs at most the loss of a round; sampling is not counted on."""
+    assert noise.epsilon is not None
+    if isinstance(event, (PureEvent, LaplaceEvent)):
+        return 1 / noise.epsilon
+    delta = noise.round_delta or noise.delta
+    if isinstance(event, (ZcdpEvent, ApproximateEvent)):
+        return plan_noise([{event: 1}], noise.epsilon, delta)[0]
+    solve = classic_noise_multiplier if noise.calibration == "classic" else analytic_noise_multiplier
+    return solve(noise.epsilon, delta) * math.sqrt(repeats(event))
 
 
 def _costliest(templates: list[Event], counts: np.ndarray) -> np.ndarray:
