@@ -112,7 +112,7 @@ class GraphCoordinator(RoundLoop):
             self._clipped += result.clipped, result.released
             for name, number in result.counts.items():
                 self._counters[name] = self._counters.get(name, 0) + number
-        traffic = self._settings.messages * self._settings.dim
+        traffic = self._settings.messages * self._settings.message_length
         self._counters["bytes_up"] += traffic * self._settings.item_bytes
         self._counters["scalars"] = self._counters.get("scalars", 0) + traffic
         return released, busy

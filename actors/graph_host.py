@@ -10,28 +10,28 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..algorithms.method import GraphMethod
+from ..algorithms.method import GraphMethod, State
 from .host import Host, HostSpec
 from .messages import GraphDiagnosis, Heading, HostShard, Parcel, Sent, StepResult, StepTask
 
 
 class GraphHost(Host):
-    """Nodes of a graph method (Z1)–(Z10)."""
+    """Nodes of a graph method: SPADE-DFL (Z1)–(Z10), or any other."""
 
     def __init__(self, spec: HostSpec, shard: HostShard, test: HostShard) -> None:
         super().__init__(spec, shard, test)
         assert isinstance(spec.method, GraphMethod)
         assert spec.neighbourhood is not None
         self._method, self._near = spec.method, spec.neighbourhood
-        self._laplacian = self._near.laplacian.astype(spec.dtype)
+        self._matrix = self._near.exchange.astype(spec.dtype)
         self._everyone = np.arange(len(spec.clients))
         self._used: Tensor | None = None  # the models after final mixing
         self._heading = Heading(0, np.zeros(len(spec.start)))
 
     def enter(self) -> Sent:
         """What neighbouring hosts need of the released states, and the sum of all of them ``[d]``."""
-        x = self._states.read(self._everyone)["x"]
-        return Sent(self._sum(x), self._parcels(x))
+        state = self._states.read(self._everyone)
+        return Sent(self._sum(state["x"]), self._parcels(self._shared(state)))
 
     def take_back(self, first_void_step: int) -> Sent:
         """Return to the states before this exchange."""
@@ -44,10 +44,10 @@ class GraphHost(Host):
         return self.enter()
 
     def step(self, task: StepTask, incoming: Mapping[int, Parcel]) -> Sent:
-        """One exchange: the pull of the neighbours, the increments of the clients that were granted a release, (Z8)."""
+        """One exchange: the pull of the neighbours, the increments of the clients that were granted a release, the advance."""
         began = time.perf_counter()
         state = self._states.read(self._everyone)
-        pull = self._product(self._laplacian, state["x"], incoming)
+        pull = self._product(self._matrix, self._shared(state), incoming)
         increment, clipped, counts = None, 0, {}
         if len(task.clients):
             slots, cohort = self._cohort(task.clients)
@@ -65,7 +65,7 @@ class GraphHost(Host):
         self._states.write(self._everyone, task.step, new)
         seconds = time.perf_counter() - began
         result = StepResult(self._spec.host, self._sum(new["x"]), len(task.clients), clipped, counts, seconds)
-        return Sent(result, self._parcels(new["x"]))
+        return Sent(result, self._parcels(self._shared(new)))
 
     def begin_mixing(self) -> Sent:
         """Start plain gossip on a copy of the released states: post-processing, it reveals nothing new."""
@@ -110,6 +110,11 @@ class GraphHost(Host):
     def states(self) -> dict[str, np.ndarray]:
         """All rows of this host, ``{name: [n, d]}``, for a simulation that records them."""
         return {name: rows.numpy().copy() for name, rows in self._states.read(self._everyone).items()}
+
+    def _shared(self, state: State) -> Tensor:
+        """What neighbours see of the state, side by side, ``[n, d·k]``."""
+        names = self._method.shared
+        return state[names[0]] if len(names) == 1 else torch.cat([state[name] for name in names], dim=1)
 
     def _product(self, matrix: Any, own: Tensor, incoming: Mapping[int, Parcel]) -> Tensor:
         stacked = np.empty((len(own) + len(self._near.ghosts), own.shape[1]), dtype=self._spec.dtype)

@@ -28,14 +28,14 @@ class Neighbourhood:
     """A host's part of the graph.
 
     Attributes:
-        laplacian: ℒ's rows of its own nodes, columns its own nodes and then the ghosts; scipy csr.
+        exchange: rows of the method's matrix for its own nodes, columns its own nodes and then the ghosts; scipy csr.
         mixing: Metropolis weights in the same shape, for plain gossip.
         ghosts: nodes of other hosts that neighbour one of its own, ascending.
         ghosts_of: for each neighbouring host, where its nodes stand among the ghosts.
         rows_for: for each neighbouring host, the own rows that it needs, ascending.
     """
 
-    laplacian: Any
+    exchange: Any
     mixing: Any
     ghosts: np.ndarray
     ghosts_of: dict[int, np.ndarray]

@@ -60,6 +60,8 @@ class RunSettings:
         numbers_down, numbers_up: what a client of a server receives and uploads in a round; None: dim.
         fresh_uploads: whether the server adds up the uploads of the round alone, not every client's last.
         server: ``[S]`` the state that the server itself starts with, or None where it keeps none.
+        messages: clients' messages that the graph's edges carry in one exchange, 2|E|.
+        message_length: numbers in one of them; d where clients share their model alone.
     """
 
     rounds: int
@@ -78,6 +80,7 @@ class RunSettings:
     numbers_up: int | None = None
     fresh_uploads: bool = False
     server: np.ndarray | None = None
+    message_length: int = 0
 
     @property
     def clients(self) -> int:

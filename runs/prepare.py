@@ -97,6 +97,7 @@ def prepare(config: RunConfig, folder: Path, given: Given, resumed_to: int | Non
     weights = len(sizes) * sizes / sizes.sum() if config.problem.weights == "by-size" else np.ones(len(sizes))
     if config.actors.device == "cuda" and not torch.cuda.is_available():
         raise InvalidValue("actors.device", "cuda", 'torch sees no GPU on this machine; take "cpu"')
+    _check_mechanism(method, config)
     method.validate(problem, sizes, weights, config.privacy.mode != "none")
     hosts = _hosts(config, len(sizes))
     graph, near = None, None
@@ -107,7 +108,7 @@ def prepare(config: RunConfig, folder: Path, given: Given, resumed_to: int | Non
         web = build_web(config, len(sizes), given.graph)
         method, warnings = method.settle(web.network, problem, sizes)
         graph = web.graph
-        blocks, near = web.place(hosts)
+        blocks, near = web.place(hosts, method.mixing_matrix(web.network))
     else:
         blocks = place_clients(len(sizes), hosts)
     config = parse({**config.model_dump(), "method": method_table(method)})
@@ -170,6 +171,13 @@ def _noise(config: RunConfig) -> Noise:
     )
 
 
+def _check_mechanism(method: Method, config: RunConfig) -> None:
+    if not method.private and config.privacy.mode != "none":
+        raise InvalidValue(
+            "privacy.mode", config.privacy.mode, f'{method.name} is a reference without privacy; take mode = "none"'
+        )
+
+
 def _check_records(problem: Problem, dataset: Dataset) -> None:
     for features, labels in (
         (dataset.train_features, dataset.train_labels),
@@ -195,11 +203,15 @@ def _hosts(config: RunConfig, clients: int) -> int:
 
 def _participants(config: RunConfig, method: Method, given: Given, clients: int) -> list[np.ndarray]:
     if given.participation is not None:
-        return check_participants(given.participation, method.rounds, clients)
-    chosen = method.participants if isinstance(method, ServerMethod) else None
-    if isinstance(method, ServerMethod) and (ruled := method.participation(method.rounds, clients, config.seed)):
-        return check_participants(ruled, method.rounds, clients)
-    return draw_participants(method.rounds, clients, chosen, config.seed)
+        drawn = check_participants(given.participation, method.rounds, clients)
+    elif isinstance(method, ServerMethod) and (ruled := method.participation(method.rounds, clients, config.seed)):
+        drawn = check_participants(ruled, method.rounds, clients)
+    else:
+        chosen = method.participants if isinstance(method, ServerMethod) else None
+        drawn = draw_participants(method.rounds, clients, chosen, config.seed)
+    if isinstance(method, GraphMethod):  # in a round that does not touch the data nobody releases, and nobody is charged
+        drawn = [who if method.charged(t) else who[:0] for t, who in enumerate(drawn, 1)]
+    return drawn
 
 
 def _specs(
@@ -267,7 +279,14 @@ def _settings(
         numbers_up=up,
         fresh_uploads=isinstance(method, ServerMethod) and method.uploads == "fresh",
         server=method.server_start(problem.start(config.seed)) if isinstance(method, ServerMethod) else None,
+        message_length=shared_length(method, problem) if isinstance(method, GraphMethod) else 0,
     )
+
+
+def shared_length(method: GraphMethod, problem: Problem) -> int:
+    """Numbers that a client shares in one exchange: d for every row of its state that neighbours see."""
+    rows = method.init(torch.zeros(problem.dim))
+    return sum(rows[name].numel() for name in method.shared)
 
 
 def _ledger(config: RunConfig, folder: Path, method: Method, clients: int, plan: Plan) -> LedgerSpec:
