@@ -10,7 +10,7 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from ..algorithms.method import ServerMethod
+from ..algorithms.method import ServerMethod, State
 from .host import Host, HostSpec
 from .messages import Diagnosis, HostShard, RoundResult, RoundTask
 
@@ -35,17 +35,26 @@ class ClientHost(Host):
         Returns the sum of the last uploads of all this host's clients, float64 ``[d]``: released values only.
         """
         began = time.perf_counter()
+        slots, old, new, clipped = self._work(task)
+        self._take_in(slots, task.round, old, new)
+        seconds = time.perf_counter() - began
+        return RoundResult(self._spec.host, task.round, self.enter(), len(slots), clipped, seconds)
+
+    def _work(self, task: RoundTask) -> tuple[np.ndarray, State, State, int]:
+        """(slots, their rows before, their rows after, how many releases were clipped) of a task's clients."""
         slots, cohort = self._cohort(task.clients)
         gate = self._gate(cohort, task.round, task.numbers, task.events)
         old = self._states.read(slots)
         new = self._method.local_round(old, self._broadcast(task.total), cohort, gate, task.round)
+        return slots, old, new, int(gate.clipped.sum())
+
+    def _take_in(self, slots: np.ndarray, round: int, old: State, new: State) -> None:
+        """Make new rows current, and the sum of uploads with them."""
         total = self._method.upload_total(new).to("cpu", torch.float64)
         if len(slots) < len(self._spec.clients):
             total += self._total - self._method.upload_total(old).to("cpu", torch.float64)
-        self._states.write(slots, task.round, new)
+        self._states.write(slots, round, new)
         self._total = total
-        seconds = time.perf_counter() - began
-        return RoundResult(self._spec.host, task.round, self.enter(), len(slots), int(gate.clipped.sum()), seconds)
 
     def take_back(self, first_void_round: int) -> np.ndarray:
         """Return clients to their last round before this one; the new sum of uploads ``[d]``."""

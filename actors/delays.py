@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy.special import ndtri
 
 from ..errors import InvalidValue
 from ..keys import public_key, uniforms
@@ -72,7 +71,7 @@ class Trace:
             )
 
     def at(self, clients: np.ndarray, rounds: np.ndarray, now: np.ndarray) -> np.ndarray:
-        """Seconds ``[k]`` of clients ``[k]`` in their rounds, started at ``now`` ``[k]``. Raises InvalidValue if one is missing."""
+        """Seconds ``[k]`` of clients ``[k]`` in their rounds, started at ``now`` ``[k]``; InvalidValue if one is missing."""
         places = rounds if self.by == "round" else now
         rows, found = self._rows(clients, places)
         if not found.all():
@@ -141,7 +140,7 @@ class Delays:
         model, everyone = self.model, np.arange(self.model.clients)
         factors = np.ones(model.clients) if model.speeds is None else 1 / model.speeds
         if model.speed_spread:
-            factors = factors * np.exp(model.speed_spread * ndtri(uniforms(self._key, "time/speed", everyone, 0)))
+            factors = factors * np.exp(model.speed_spread * _normal(uniforms(self._key, "time/speed", everyone, 0)))
         slow = round(model.slow_fraction * model.clients)
         if slow:
             chosen = np.argsort(uniforms(self._key, "time/slow", everyone, 0), kind="stable")[:slow]
@@ -167,7 +166,7 @@ class Delays:
         if model.compute == "exponential":
             drawn = -np.log1p(-u)
         elif model.compute == "lognormal":
-            drawn = np.exp(model.sigma * ndtri(u) - model.sigma**2 / 2)
+            drawn = np.exp(model.sigma * _normal(u) - model.sigma**2 / 2)
         else:  # a Pareto variable of mean 1
             drawn = (model.shape - 1) / model.shape * np.power(1 - u, -1 / model.shape)
         return np.asarray(model.mean_s * drawn * self._factors[clients])
@@ -187,6 +186,13 @@ class Delays:
         if not self.model.message_drop:
             return np.zeros(messages, dtype=bool)
         return np.asarray(uniforms(self._key, "time/message", np.arange(messages), exchange) < self.model.message_drop)
+
+
+def _normal(u: np.ndarray) -> np.ndarray:
+    """Standard normal numbers from uniform ones."""
+    from scipy.special import ndtri
+
+    return np.asarray(ndtri(u))
 
 
 class Presence:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from ..algorithms.problems.base import Problem
 from ..algorithms.shards import Shards
 from ..errors import InvalidValue
 from ..privacy.gate import Granted, NoiseGate
+from .fleet import sleep_until
 from .messages import HostShard
 from .state_store import StateStore
 
@@ -98,6 +100,10 @@ class Host:
     def ping(self) -> int:
         """The process id: the host is there."""
         return os.getpid()
+
+    def linger(self, due: np.ndarray) -> None:
+        """Sleep, for each of some clients at the same time, until its time (of ``time.time``) has passed."""
+        asyncio.run(sleep_until(due))
 
     def _held(self, shard: HostShard) -> Shards:
         held = Shards.from_flat(shard.features, shard.labels, shard.offsets)

@@ -19,6 +19,9 @@ from ..errors import DualfedError
 from .fleet import Fleet
 from .ledger_port import LedgerPort
 from .messages import Answer, Failed, Lost, Outcome
+from .policies import OnError
+from .rounds_in_time import RoundsInTime
+from .timing import Timekeeper, TimeSettings
 
 if TYPE_CHECKING:
     from ..privacy.ledger import Grants
@@ -56,6 +59,8 @@ class RunSettings:
         state_is_released: whether checkpoints hold only released values.
         mixing_rounds, final_mixing: exchanges without data after each release, and at the end.
         messages: vectors that the graph's edges carry in one exchange, 2|E|.
+        time: what takes how long and what a straggler means; None where nothing takes time.
+        on_error, retries: what a client's error means for the run, and how often it may try again.
     """
 
     rounds: int
@@ -70,6 +75,9 @@ class RunSettings:
     mixing_rounds: int = 0
     final_mixing: int = 0
     messages: int = 0
+    time: TimeSettings | None = None
+    on_error: OnError = "stop"
+    retries: int = 2
 
     @property
     def clients(self) -> int:
@@ -108,11 +116,17 @@ class RoundLoop(ABC):
         for host, members in enumerate(settings.hosts):
             self._host_of[members] = host
         self._exhausted = np.zeros(settings.clients, dtype=bool)
-        self._counters = {"bytes_down": 0, "bytes_up": 0, "refused": 0, "lost": 0}
+        self._counters: dict[str, Any] = {"bytes_down": 0, "bytes_up": 0, "refused": 0, "lost": 0}
+        self._time: RoundsInTime | None = None if settings.time is None else self._clock(settings.time)
         self._clipped = np.zeros(2, dtype=np.int64)  # clipped releases, all releases, since the last evaluation
         self._done = 0
         self._failure: Failed | None = None
         self._failed_where = ""
+
+    def _clock(self, settings: TimeSettings) -> RoundsInTime:
+        """Simulated time, for a run in which something takes time."""
+        keeper = Timekeeper(settings, self._settings.clients)
+        return RoundsInTime(keeper, self._fleet, self._host_of, self._emit, self._recorder)
 
     @abstractmethod
     def model(self) -> np.ndarray:
@@ -152,6 +166,8 @@ class RoundLoop(ABC):
         try:
             ending = self._rounds()
         finally:
+            if self._time is not None:
+                self._time.report(self._done)
             self._recorder.flush()
         self._emit({"kind": "ended", "round": self._done, "ending": ending})
         self._recorder.flush()
@@ -171,6 +187,8 @@ class RoundLoop(ABC):
         self._done = saved["round"]
         self._exhausted[saved["exhausted"]] = True
         self._counters = saved["counters"]
+        if self._time is not None:
+            self._time.load(saved["time"])
         self._enter(self._fleet.everyone("restore", str(checkpoint)))
         self._emit({"kind": "resumed", "round": self._done})
 
@@ -180,10 +198,13 @@ class RoundLoop(ABC):
         while self._done < last:
             t = self._done + 1
             began = time.perf_counter()
-            grants = self._granted(t, reservation)
+            granted = self._granted(t, reservation)
+            grants = granted if self._time is None else self._time.schedule(t, granted, self._counters)
             reservation = self._reserve(t + 1)  # before the work, which in one process takes until it is done
             tickets = self._send(t, grants)
             outcomes = self._fleet.gather(tickets)
+            if self._time is not None:
+                self._time.wait()
             released, busy = self._absorb(t, grants, outcomes)
             if self._failure is not None:
                 self._withdraw(reservation)
@@ -194,10 +215,11 @@ class RoundLoop(ABC):
                 {
                     "kind": "round",
                     "round": t,
-                    "participants": 0 if grants is None else len(grants.clients),
+                    "participants": 0 if granted is None else len(granted.clients),
                     "released": released,
                     "seconds": time.perf_counter() - began,
                     "host_seconds": busy,
+                    **({} if self._time is None else {"simulated_s": self._time.now}),
                 }
             )
             if settings.record_states:
@@ -226,6 +248,8 @@ class RoundLoop(ABC):
             return None
         chosen = self._plan.participants[t - 1]
         willing = chosen[~self._exhausted[chosen]]
+        if self._time is not None:
+            willing = self._time.present(willing, t)
         return self._ledger.reserve(t, willing, self._plan.events_of(t, willing)) if len(willing) else None
 
     def _withdraw(self, reservation: Any) -> None:
@@ -295,6 +319,8 @@ class RoundLoop(ABC):
             "counters": self._counters,
             "journal": self._ledger.answer(self._ledger.ask("where")),
         }
+        if self._time is not None:
+            state["time"] = self._time.save()
         (partial / "state.json").write_text(json.dumps(state))
         os.replace(partial, root / f"round-{self._done:08d}")
         for older in sorted(root.glob("round-*"))[:-1]:

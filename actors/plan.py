@@ -20,6 +20,7 @@ class Plan:
         noise_multipliers: ``[N]`` z_i; 0 where no noise is added.
         budgets: ``[N]`` ε at ``delta`` at which the ledger stops a client, or None.
         planned: ``[N, len(events)]`` int64, how often each client is planned to release each event.
+        caps: ``[N]`` the most participations of each client, or None.
     """
 
     participants: list[np.ndarray]
@@ -32,6 +33,7 @@ class Plan:
     _client_class: np.ndarray
     _round_class: np.ndarray
     _event_of: np.ndarray
+    caps: np.ndarray | None = None
 
     def events_of(self, t: int, clients: np.ndarray) -> np.ndarray:
         """The numbers of the events that round ``t`` would be for ``clients``."""

@@ -13,7 +13,7 @@ from ..algorithms.problems.base import Problem
 from ..errors import InvalidValue
 from ..keys import generator, public_key
 from ..privacy.calibration import analytic_noise_multiplier, classic_noise_multiplier, coarsen, plan_noise
-from ..privacy.events import Event, IndependentEvent
+from ..privacy.events import Event, GaussianEvent, IndependentEvent
 from .plan import Plan
 
 # Past this many distinct accounts the noise is solved for the costliest of a client's events instead of for each of them.
@@ -74,15 +74,26 @@ def make_plan(
     weights: np.ndarray,
     participants: list[np.ndarray],
     noise: Noise,
+    cap: int | None = None,
+    arrivals_decide: bool = False,
 ) -> Plan:
     """Solve the noise of every client for its own number of participations and lay out the events.
+
+    ``cap`` is the most participations of any client, kept by the ledger. With ``arrivals_decide`` nobody knows beforehand
+    which rounds a client takes part in: noise is solved for ``cap`` (by default all) participations at the highest price.
 
     Raises InvalidValue where the calibration asked for is not valid.
     """
     kinds, kind_of = np.unique(np.stack([sizes.astype(float), weights]), axis=1, return_inverse=True)
     kind_of = kind_of.reshape(-1)
     templates, template_of, round_class = _templates(method, problem, kinds, len(participants))
-    counts = _count(participants, kind_of, round_class, template_of, len(templates))
+    foreseen = participants if cap is None else first_participations(participants, len(sizes), cap)
+    if arrivals_decide:
+        templates, dearest = _dearest(templates, template_of)
+        counts = np.zeros((len(sizes), len(templates)), dtype=np.int64)
+        counts[np.arange(len(sizes)), dearest[kind_of]] = len(participants) if cap is None else cap
+    else:
+        counts = _count(foreseen, kind_of, round_class, template_of, len(templates))
     multipliers = _multipliers(templates, counts, noise)
 
     classes, client_class = np.unique(np.stack([kind_of.astype(float), multipliers]), axis=1, return_inverse=True)
@@ -96,9 +107,12 @@ def make_plan(
             event = replace(templates[template], noise_multiplier=float(multiplier) * relative)
             number = event_of[row, column] = events.setdefault(event, len(events))
             used[number] = max(used.get(number, 0.0), float(multiplier))
-    planned = np.zeros((len(sizes), len(events)), dtype=np.int64)
-    for t, chosen in enumerate(participants):
-        np.add.at(planned, (chosen, event_of[client_class[chosen], round_class[t]]), 1)
+    if arrivals_decide:
+        planned = _plan_dearest(templates, counts, classes[1], client_class, events, used)
+    else:
+        planned = np.zeros((len(sizes), len(events)), dtype=np.int64)
+        for t, chosen in enumerate(foreseen):
+            np.add.at(planned, (chosen, event_of[client_class[chosen], round_class[t]]), 1)
     budget = noise.epsilon if noise.mode == "total" else noise.budget
     budgets = None if budget is None else np.full(len(sizes), budget)
     return Plan(
@@ -112,7 +126,60 @@ def make_plan(
         client_class,
         round_class,
         event_of,
+        None if cap is None else np.full(len(sizes), cap, dtype=np.int64),
     )
+
+
+def first_participations(participants: list[np.ndarray], clients: int, cap: int) -> list[np.ndarray]:
+    """The participations that a cap leaves of a list by rounds: each client's first ones."""
+    taken, kept = np.zeros(clients, dtype=np.int64), []
+    for chosen in participants:
+        kept.append(chosen[taken[chosen] < cap])
+        taken[kept[-1]] += 1
+    return kept
+
+
+def _dearest(templates: list[Event], template_of: np.ndarray) -> tuple[list[Event], np.ndarray]:
+    """(templates, the number by kind of one that costs at least as much as any of the kind's, in any composition).
+
+    One event is its own; of epoch batches the smallest contraction (see ``_costliest``); where neither holds, the plain
+    Gaussian release that every one of them is a subsample of.
+    """
+    templates, chosen = list(templates), []
+    for row in template_of:
+        distinct = np.unique(row)
+        mine = [templates[number] for number in distinct]
+        if len(distinct) == 1:
+            chosen.append(int(distinct[0]))
+        elif not any(isinstance(event, IndependentEvent) for event in mine):
+            one = np.zeros((1, len(templates)), dtype=np.int64)
+            one[0, distinct] = 1
+            chosen.append(int(_costliest(templates, one).argmax()))
+        else:
+            least = min(event.noise_multiplier for event in mine)
+            templates.append(GaussianEvent(noise_multiplier=least, status=mine[0].status, unit=mine[0].unit))
+            chosen.append(len(templates) - 1)
+    return templates, np.array(chosen, dtype=np.int64)
+
+
+def _plan_dearest(
+    templates: list[Event],
+    counts: np.ndarray,
+    multipliers: np.ndarray,
+    client_class: np.ndarray,
+    events: dict[Event, int],
+    used: dict[int, float],
+) -> np.ndarray:
+    """``[N, len(events)]``: every client's counts as events of its own noise, which are added to ``events``."""
+    numbers = []
+    for client, row in enumerate(counts):
+        template, multiplier = templates[int(row.argmax())], float(multipliers[client_class[client]])
+        event = replace(template, noise_multiplier=multiplier * template.noise_multiplier)
+        numbers.append(events.setdefault(event, len(events)))
+        used[numbers[-1]] = max(used.get(numbers[-1], 0.0), multiplier)
+    planned = np.zeros((len(counts), len(events)), dtype=np.int64)
+    planned[np.arange(len(counts)), numbers] = counts.max(axis=1)
+    return planned
 
 
 def _templates(

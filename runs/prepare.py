@@ -37,6 +37,7 @@ from .data import Dataset, load
 from .network import build_web
 from .partition import partition
 from .recorder import FileRecorder
+from .time_setup import check_policy, time_settings
 
 
 @dataclass(frozen=True)
@@ -111,12 +112,17 @@ def prepare(config: RunConfig, folder: Path, given: Given, resumed_to: int | Non
     else:
         blocks = place_clients(len(sizes), hosts)
     config = parse({**config.model_dump(), "method": method_table(method)})
-    plan = make_plan(method, problem, sizes, weights, _participants(config, method, given, len(sizes)), _noise(config))
+    check_policy(config.policy, method, len(sizes), config.privacy.mode)
+    participants = _participants(config, method, given, len(sizes))
+    asynchronous = config.policy.kind == "async"
+    plan = make_plan(
+        method, problem, sizes, weights, participants, _noise(config), config.policy.cap, arrivals_decide=asynchronous
+    )
     _check_injected(given.noise, config, (method.rounds, len(sizes), problem.dim))
     specs = _specs(config, folder, problem, method, sizes, weights, plan, blocks, near, given.noise)
     job = Job(
         name=config.name,
-        settings=_settings(config, folder, problem, method, blocks, graph),
+        settings=_settings(config, folder, problem, method, blocks, graph, participants),
         plan=plan,
         specs=specs,
         shards=[host_shard(dataset, [members[client] for client in block], np.dtype(config.dtype)) for block in blocks],
@@ -195,8 +201,12 @@ def _hosts(config: RunConfig, clients: int) -> int:
 
 def _participants(config: RunConfig, method: Method, given: Given, clients: int) -> list[np.ndarray]:
     if given.participation is not None:
+        if config.policy.kind in ("async", "over-select"):
+            raise InvalidValue("participation", "a list", f"policy.kind = {config.policy.kind!r} draws its own clients")
         return check_participants(given.participation, method.rounds, clients)
     chosen = method.participants if isinstance(method, ServerMethod) else None
+    if chosen is not None and config.policy.kind == "over-select":
+        chosen += config.policy.extra
     return draw_participants(method.rounds, clients, chosen, config.seed)
 
 
@@ -245,7 +255,13 @@ def _specs(
 
 
 def _settings(
-    config: RunConfig, folder: Path, problem: Problem, method: Method, blocks: list[np.ndarray], graph: nx.Graph | None
+    config: RunConfig,
+    folder: Path,
+    problem: Problem,
+    method: Method,
+    blocks: list[np.ndarray],
+    graph: nx.Graph | None,
+    participants: list[np.ndarray],
 ) -> RunSettings:
     return RunSettings(
         rounds=method.rounds,
@@ -260,6 +276,17 @@ def _settings(
         mixing_rounds=method.mixing_rounds if isinstance(method, GraphMethod) else 0,
         final_mixing=method.final_mixing if isinstance(method, GraphMethod) else 0,
         messages=0 if graph is None else 2 * graph.number_of_edges(),
+        time=time_settings(
+            config.time,
+            config.policy,
+            method,
+            config.seed,
+            participants,
+            sum(len(block) for block in blocks),
+            problem.dim * np.dtype(config.dtype).itemsize,
+        ),
+        on_error=config.policy.on_error,
+        retries=config.policy.retries,
     )
 
 

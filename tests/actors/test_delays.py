@@ -99,9 +99,9 @@ def test_a_trace_gives_what_it_holds():
 
 def test_a_missing_time_is_refused_and_never_zero():
     trace = _trace("round", [(0, 1, 3.0), (1, 1, 1.0), (1, 2, 2.0)], 2)
-    with pytest.raises(InvalidValue, match="client 0: .*|no row for client 0.* round 2"):
+    with pytest.raises(InvalidValue, match=r"no row for client 0.* round 2"):
         trace.at(np.array([1, 0]), np.array([2, 2]), np.zeros(2))
-    with pytest.raises(InvalidValue, match="no row for client 1.*start"):
+    with pytest.raises(InvalidValue, match=r"no row for client 1.*start"):
         _trace("time", [(0, 0, 3.0), (1, 5, 3.0)], 2)
     with pytest.raises(InvalidValue, match="seconds ≥ 0"):
         _trace("round", [(0, 1, float("nan"))], 2)
