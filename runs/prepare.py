@@ -16,6 +16,7 @@ import networkx as nx
 import numpy as np
 import torch
 
+from ..actors.async_coordinator import AsyncCoordinator
 from ..actors.coordinator import Coordinator
 from ..actors.graph_coordinator import GraphCoordinator
 from ..actors.host import HostSpec, Neighbourhood
@@ -131,7 +132,7 @@ def prepare(config: RunConfig, folder: Path, given: Given, resumed_to: int | Non
         ),
         ledger=_ledger(config, folder, method, len(sizes), plan),
         recorder=FileRecorder(folder, resumed_to, method.status),
-        loop=Coordinator if graph is None else GraphCoordinator,
+        loop=GraphCoordinator if graph is not None else AsyncCoordinator if asynchronous else Coordinator,
         gpus_per_host=config.actors.gpus_per_actor,
     )
     host_of = np.empty(len(sizes), dtype=np.int64)
