@@ -66,7 +66,9 @@ class Coordinator(RoundLoop):
         hosts = self._host_of[grants.clients]
         nothing = np.empty(0)
         tasks = {
-            host: RoundTask(0, nothing, *(part[hosts == host] for part in (grants.clients, grants.numbers, grants.events)))
+            host: RoundTask(
+                0, nothing, *(part[hosts == host] for part in (grants.clients, grants.numbers, grants.events))
+            )
             for host in np.unique(hosts).tolist()
         }
         self._insist({host: ("open", task) for host, task in tasks.items()})
@@ -74,14 +76,30 @@ class Coordinator(RoundLoop):
     def _send(self, t: int, grants: Grants | None) -> dict[int, Any]:
         if grants is None:
             return {}
-        kept, tickets = self._kept(), {}
-        hosts = self._host_of[grants.clients]
-        for host in np.unique(hosts).tolist():
-            mine = hosts == host
-            task = RoundTask(t, kept, grants.clients[mine], grants.numbers[mine], grants.events[mine])
-            tickets[host] = self._fleet.call(host, "round", task)
+        tasks = self._tasks(t, grants)
+        tickets = {host: self._fleet.call(host, "round", task) for host, task in tasks.items()}
+        if self._time is not None and self._time.void is not None:
+            self._work_in_vain(t, self._time.void)
         self._counters["bytes_down"] += len(grants.clients) * self._bytes(self._settings.numbers_down)
         return tickets
+
+    def _tasks(self, t: int, grants: Grants) -> dict[int, RoundTask]:
+        """The work of the granted clients, by host."""
+        kept, hosts = self._kept(), self._host_of[grants.clients]
+        return {
+            host: RoundTask(t, kept, *(part[hosts == host] for part in (grants.clients, grants.numbers, grants.events)))
+            for host in np.unique(hosts).tolist()
+        }
+
+    def _work_in_vain(self, t: int, void: Grants) -> None:
+        """Clients that will be late: their state will be that of the last release that was used. The virtual clock knows
+        that beforehand and spares the work; with the real one they do it."""
+        assert self._time is not None
+        if self._time.keeper.real:
+            for host, task in self._tasks(t, void).items():
+                self._fleet.call(host, "begin", task)
+                self._fleet.call(host, "discard", task.clients)
+        self._counters["bytes_down"] += len(void) * self._bytes(self._settings.numbers_down)
 
     def _absorb(self, t: int, grants: Grants | None, outcomes: dict[int, Outcome]) -> tuple[int, float]:
         released, uploads, busy = 0, 0, 0.0
@@ -99,9 +117,13 @@ class Coordinator(RoundLoop):
             else:
                 self._failed(t, self._of_host(grants, host), outcome)
         self._counters["bytes_up"] += uploads * self._bytes(self._settings.numbers_up)
+        self._serve(uploads)
+        return released, busy
+
+    def _serve(self, uploads: int) -> None:
+        """The server's own step, where the method has one, after ``uploads`` uploads."""
         if self._server is not None and self._failure is None:
             self._server = self._insist({0: ("serve", self._server, self._total(), uploads)})[0]
-        return released, busy
 
     def _bytes(self, numbers: int | None) -> int:
         return (self._settings.dim if numbers is None else numbers) * self._settings.item_bytes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from ..algorithms.problems.base import Problem
 from ..algorithms.shards import Shards
 from ..errors import InvalidValue
 from ..privacy.gate import Bound, Granted, NoiseGate
+from .fleet import sleep_until
 from .messages import HostShard
 from .opened import OpenedRecords
 from .state_store import StateStore
@@ -109,6 +111,10 @@ class Host:
 
     def states_replaced(self) -> None:
         """Take note that all states were replaced by those of a copy."""
+
+    def linger(self, due: np.ndarray) -> None:
+        """Sleep, for each of some clients at the same time, until its time (of ``time.time``) has passed."""
+        asyncio.run(sleep_until(due))
 
     def _held(self, shard: HostShard) -> Shards:
         held = Shards.from_flat(shard.features, shard.labels, shard.offsets)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from ..algorithms.method import GraphMethod
-from .client_host import ClientHost
 from .graph_host import GraphHost
 from .host import Host, HostSpec
 from .messages import HostShard
+from .waiting_host import WaitingHost
 
 
 def make_host(spec: HostSpec, shard: HostShard, test: HostShard) -> Host:
     """A host of clients of a server, or of nodes of a graph, by the method's family."""
-    return (GraphHost if isinstance(spec.method, GraphMethod) else ClientHost)(spec, shard, test)
+    return (GraphHost if isinstance(spec.method, GraphMethod) else WaitingHost)(spec, shard, test)

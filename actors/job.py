@@ -43,14 +43,16 @@ class LedgerSpec:
         from ..privacy.ledger import Ledger
 
         plan = self.plan
-        Ledger(self.path, self.clients, delta=plan.delta, budgets=plan.budgets, caps=None, meta=self.meta).close()
+        Ledger(self.path, self.clients, delta=plan.delta, budgets=plan.budgets, caps=plan.caps, meta=self.meta).close()
 
     def open(self) -> Any:
         """The ledger, with the plan's events registered and its planned accounts certified against the budgets."""
         from .run_ledger import RunLedger
 
         plan = self.plan
-        ledger = RunLedger(self.path, self.clients, delta=plan.delta, budgets=plan.budgets, caps=None, meta=self.meta)
+        ledger = RunLedger(
+            self.path, self.clients, delta=plan.delta, budgets=plan.budgets, caps=plan.caps, meta=self.meta
+        )
         ledger.register(plan.events)
         within = ledger.certify(plan.planned)
         if self.meta["mode"] == "total" and not within.all():

@@ -20,6 +20,9 @@ from ..privacy.grants import Grants
 from .fleet import Fleet
 from .ledger_port import LedgerPort
 from .messages import Answer, Failed, Lost, Outcome
+from .policies import OnError
+from .rounds_in_time import RoundsInTime
+from .timing import Timekeeper, TimeSettings
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -56,12 +59,13 @@ class RunSettings:
         folder: the run's folder, or None to keep nothing on disk.
         state_is_released: whether checkpoints hold only released values.
         mixing_rounds, final_mixing: exchanges without data after each release, and at the end.
-        messages: vectors that the graph's edges carry in one exchange, 2|E|.
         numbers_down, numbers_up: what a client of a server receives and uploads in a round; None: dim.
         fresh_uploads: whether the server adds up the uploads of the round alone, not every client's last.
         server: ``[S]`` the state that the server itself starts with, or None where it keeps none.
         messages: clients' messages that the graph's edges carry in one exchange, 2|E|.
         message_length: numbers in one of them; d where clients share their model alone.
+        time: what takes how long and what a straggler means; None where nothing takes time.
+        on_error, retries: what a client's error means for the run, and how often it may try again.
     """
 
     rounds: int
@@ -81,6 +85,9 @@ class RunSettings:
     fresh_uploads: bool = False
     server: np.ndarray | None = None
     message_length: int = 0
+    time: TimeSettings | None = None
+    on_error: OnError = "stop"
+    retries: int = 2
 
     @property
     def clients(self) -> int:
@@ -119,11 +126,17 @@ class RoundLoop(ABC):
         for host, members in enumerate(settings.hosts):
             self._host_of[members] = host
         self._exhausted = np.zeros(settings.clients, dtype=bool)
-        self._counters = {"bytes_down": 0, "bytes_up": 0, "refused": 0, "lost": 0}
+        self._counters: dict[str, Any] = {"bytes_down": 0, "bytes_up": 0, "refused": 0, "lost": 0}
+        self._time: RoundsInTime | None = None if settings.time is None else self._clock(settings.time)
         self._clipped = np.zeros(2, dtype=np.int64)  # clipped releases, all releases, since the last evaluation
         self._done = 0
         self._failure: Failed | None = None
         self._failed_where = ""
+
+    def _clock(self, settings: TimeSettings) -> RoundsInTime:
+        """Simulated time, for a run in which something takes time."""
+        keeper = Timekeeper(settings, self._settings.clients)
+        return RoundsInTime(keeper, self._fleet, self._host_of, self._emit, self._recorder)
 
     @abstractmethod
     def model(self) -> np.ndarray:
@@ -163,6 +176,8 @@ class RoundLoop(ABC):
         try:
             ending = self._rounds()
         finally:
+            if self._time is not None:
+                self._time.report(self._done)
             self._recorder.flush()
         self._emit({"kind": "ended", "round": self._done, "ending": ending})
         self._recorder.flush()
@@ -182,6 +197,8 @@ class RoundLoop(ABC):
         self._done = saved["round"]
         self._exhausted[saved["exhausted"]] = True
         self._counters = saved["counters"]
+        if self._time is not None:
+            self._time.load(saved["time"])
         self._enter(self._everyone("restore", str(checkpoint)), checkpoint)
         self._emit({"kind": "resumed", "round": self._done})
 
@@ -201,10 +218,13 @@ class RoundLoop(ABC):
         while self._done < last:
             t = self._done + 1
             began = time.perf_counter()
-            grants = self._granted(t, reservation)
+            granted = self._granted(t, reservation)
+            grants = granted if self._time is None else self._time.schedule(t, granted, self._counters)
             reservation = self._reserve(t + 1)  # before the work, which in one process takes until it is done
             tickets = self._send(t, grants)
             outcomes = self._fleet.gather(tickets)
+            if self._time is not None:
+                self._time.wait()
             released, busy = self._absorb(t, grants, outcomes)
             if self._failure is not None:
                 self._withdraw(reservation)
@@ -215,10 +235,11 @@ class RoundLoop(ABC):
                 {
                     "kind": "round",
                     "round": t,
-                    "participants": 0 if grants is None else len(grants.clients),
+                    "participants": 0 if granted is None else len(granted.clients),
                     "released": released,
                     "seconds": time.perf_counter() - began,
                     "host_seconds": busy,
+                    **({} if self._time is None else {"simulated_s": self._time.now}),
                 }
             )
             if settings.record_states:
@@ -247,8 +268,12 @@ class RoundLoop(ABC):
             return None
         chosen = self._plan.participants[t - 1]
         willing = chosen[~self._exhausted[chosen]]
-        if not len(willing):
-            return None
+        if self._time is not None:
+            willing = self._time.present(willing, t)
+        return self._ask_for(t, willing) if len(willing) else None
+
+    def _ask_for(self, t: int, willing: np.ndarray) -> Any:
+        """Start a reservation, or give the grants of a round that is not charged."""
         events = self._plan.events_of(t, willing)
         if events[0] < 0:  # a round that reveals nothing new: nobody is asked, and its gate lets nothing out
             return Grants(t, willing, np.full(len(willing), -1), events)
@@ -326,6 +351,8 @@ class RoundLoop(ABC):
             "counters": self._counters,
             "journal": self._ledger.answer(self._ledger.ask("where")),
         }
+        if self._time is not None:
+            state["time"] = self._time.save()
         (partial / "state.json").write_text(json.dumps(state))
         os.replace(partial, root / f"round-{self._done:08d}")
         for older in sorted(root.glob("round-*"))[:-1]:

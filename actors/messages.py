@@ -54,6 +54,15 @@ class RoundResult:
 
 
 @dataclass(frozen=True)
+class Worked:
+    """A host's answer where results are kept aside until it is known whether they count."""
+
+    host: int
+    clipped: int
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Parcel:
     """Released vectors on their way from host to host. ``content`` is the array itself within a process, or a reference
     to it in the object store: whoever carries a parcel never opens it."""

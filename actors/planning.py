@@ -20,6 +20,7 @@ from ..privacy.events import (
     Event,
     GaussianEvent,
     IidEvent,
+    IndependentEvent,
     LaplaceEvent,
     PureEvent,
     ZcdpEvent,
@@ -27,6 +28,8 @@ from ..privacy.events import (
 from ..privacy.profiles import repeats
 from .plan import Plan
 
+# Of these, one with a smaller contraction costs more at the same rate.
+_ORDERED = (GaussianEvent, EpochEvent, IidEvent)
 # Past this many distinct accounts the noise is solved for the costliest of a client's events instead of for each of them.
 _ACCOUNTS_SOLVED = 48
 
@@ -85,8 +88,13 @@ def make_plan(
     weights: np.ndarray,
     participants: list[np.ndarray],
     noise: Noise,
+    cap: int | None = None,
+    arrivals_decide: bool = False,
 ) -> Plan:
     """Solve the noise of every client for its own number of participations and lay out the events.
+
+    ``cap`` is the most participations of any client, kept by the ledger. With ``arrivals_decide`` nobody knows beforehand
+    which rounds a client takes part in: noise is solved for ``cap`` (by default all) participations at the highest price.
 
     Raises InvalidValue where the calibration asked for is not valid.
     """
@@ -94,9 +102,17 @@ def make_plan(
     kind_of = kind_of.reshape(-1)
     opening = np.unique(np.concatenate(participants)) if method.opens else None
     first = 1 if opening is None else 0
-    every = participants if opening is None else [opening, *participants]
     templates, template_of, round_class = _templates(method, problem, kinds, range(first, len(participants) + 1))
-    counts = _count(every, kind_of, round_class, template_of, len(templates))
+    foreseen = participants if cap is None else first_participations(participants, len(sizes), cap)
+    if arrivals_decide and opening is not None:
+        raise InvalidValue("policy.kind", "async", f"{method.name} releases its records first; take a policy of rounds")
+    every = foreseen if opening is None else [opening, *foreseen]
+    if arrivals_decide:
+        templates, dearest = _dearest(templates, template_of)
+        counts = np.zeros((len(sizes), len(templates)), dtype=np.int64)
+        counts[np.arange(len(sizes)), dearest[kind_of]] = len(participants) if cap is None else cap
+    else:
+        counts = _count(every, kind_of, round_class, template_of, len(templates))
     multipliers = _multipliers(templates, counts, noise)
 
     classes, client_class = np.unique(np.stack([kind_of.astype(float), multipliers]), axis=1, return_inverse=True)
@@ -113,10 +129,13 @@ def make_plan(
             event = replace(templates[template], noise_multiplier=float(multiplier) * relative)
             number = event_of[row, column] = events.setdefault(event, len(events))
             used[number] = max(used.get(number, 0.0), float(multiplier))
-    planned = np.zeros((len(sizes), len(events)), dtype=np.int64)
-    for column, chosen in zip(round_class, every):
-        if event_of[0, column] >= 0:
-            np.add.at(planned, (chosen, event_of[client_class[chosen], column]), 1)
+    if arrivals_decide:
+        planned = _plan_dearest(templates, counts, classes[1], client_class, events, used)
+    else:
+        planned = np.zeros((len(sizes), len(events)), dtype=np.int64)
+        for column, chosen in zip(round_class, every):
+            if event_of[0, column] >= 0:
+                np.add.at(planned, (chosen, event_of[client_class[chosen], column]), 1)
     budget = noise.epsilon if noise.mode == "total" else noise.budget
     budgets = None if budget is None else np.full(len(sizes), budget)
     return Plan(
@@ -131,7 +150,63 @@ def make_plan(
         round_class,
         event_of,
         opening,
+        None if cap is None else np.full(len(sizes), cap, dtype=np.int64),
     )
+
+
+def first_participations(participants: list[np.ndarray], clients: int, cap: int) -> list[np.ndarray]:
+    """The participations that a cap leaves of a list by rounds: each client's first ones."""
+    taken, kept = np.zeros(clients, dtype=np.int64), []
+    for chosen in participants:
+        kept.append(chosen[taken[chosen] < cap])
+        taken[kept[-1]] += 1
+    return kept
+
+
+def _dearest(templates: list[Event], template_of: np.ndarray) -> tuple[list[Event], np.ndarray]:
+    """(templates, the number by kind of one that costs at least as much as any of the kind's, in any composition).
+
+    One event is its own; of epoch batches the smallest contraction (see ``_costliest``); where neither holds, the plain
+    Gaussian release that every one of them is a subsample of.
+    """
+    templates, chosen = list(templates), []
+    for row in template_of:
+        distinct = np.unique(row[row >= 0])
+        mine = [templates[number] for number in distinct]
+        if len(distinct) == 1:
+            chosen.append(int(distinct[0]))
+        elif all(isinstance(event, _ORDERED) for event in mine):
+            one = np.zeros((1, len(templates)), dtype=np.int64)
+            one[0, distinct] = 1
+            chosen.append(int(_costliest(templates, one).argmax()))
+        elif not all(isinstance(event, (*_ORDERED, IndependentEvent)) for event in mine):
+            cure = "the rounds of this method differ in what they cost; take the same parameters in all, or a policy of rounds"
+            raise InvalidValue("policy.kind", "async", cure)
+        else:
+            least = min(event.noise_multiplier for event in mine)
+            templates.append(GaussianEvent(noise_multiplier=least, status=mine[0].status, unit=mine[0].unit))
+            chosen.append(len(templates) - 1)
+    return templates, np.array(chosen, dtype=np.int64)
+
+
+def _plan_dearest(
+    templates: list[Event],
+    counts: np.ndarray,
+    multipliers: np.ndarray,
+    client_class: np.ndarray,
+    events: dict[Event, int],
+    used: dict[int, float],
+) -> np.ndarray:
+    """``[N, len(events)]``: every client's counts as events of its own noise, which are added to ``events``."""
+    numbers = []
+    for client, row in enumerate(counts):
+        template, multiplier = templates[int(row.argmax())], float(multipliers[client_class[client]])
+        event = replace(template, noise_multiplier=multiplier * template.noise_multiplier)
+        numbers.append(events.setdefault(event, len(events)))
+        used[numbers[-1]] = max(used.get(numbers[-1], 0.0), multiplier)
+    planned = np.zeros((len(counts), len(events)), dtype=np.int64)
+    planned[np.arange(len(counts)), numbers] = counts.max(axis=1)
+    return planned
 
 
 def _templates(
@@ -151,9 +226,7 @@ def _templates(
         if len({event is None for event in found}) > 1:
             raise ValueError(f"{method.name}: round {t} has an event for some clients and none for others")
         column = tuple(
-            -1
-            if event is None
-            else numbers.setdefault(coarse(replace(event, noise_multiplier=1.0)), len(numbers))
+            -1 if event is None else numbers.setdefault(coarse(replace(event, noise_multiplier=1.0)), len(numbers))
             for event in found
         )
         round_class[place] = columns.setdefault(column, len(columns))
@@ -195,7 +268,7 @@ def _multipliers(templates: list[Event], counts: np.ndarray, noise: Noise) -> np
     if noise.mode == "per-round":
         return np.full(clients, max((_one_round(event, noise) for event in templates), default=0.0))
     distinct, account_of = np.unique(counts, axis=0, return_inverse=True)
-    ordered = all(isinstance(event, (GaussianEvent, EpochEvent, IidEvent)) for event in templates)
+    ordered = all(isinstance(event, _ORDERED) for event in templates)
     if len(distinct) > _ACCOUNTS_SOLVED and ordered:
         distinct, account_of = np.unique(_costliest(templates, counts), axis=0, return_inverse=True)
     accounts: list[Mapping[Event, int]] = [

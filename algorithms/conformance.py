@@ -43,6 +43,7 @@ class FixedGate(NoiseGate):
         super().release_rows(value, counts, part)
         draw = generator(b"fixed", "rows", round=self._granted.round, grant=part)
         return torch.from_numpy(draw.standard_normal(value.shape)).to(value.dtype)
+
     def release_minimiser(self, solve: Callable[[Tensor], Tensor], like: Tensor) -> Tensor:
         return self.release(torch.zeros_like(like))
 
@@ -123,7 +124,9 @@ def check_events(make: Callable[[], Method], problem: Problem | None = None) -> 
     charged = 0
     for t in (0, 1, 2, method.rounds) if method.opens else (1, 2, method.rounds):
         events = [method.event(problem, size, 1.0, t) for size in _SIZES]
-        assert len({event is None for event in events}) == 1, f"round {t} is charged for some clients and not for others"
+        assert len({event is None for event in events}) == 1, (
+            f"round {t} is charged for some clients and not for others"
+        )
         for event in events:
             if event is not None:
                 assert event.unit == method.unit
@@ -160,7 +163,9 @@ def check_server(make: Callable[[], ServerMethod], problem: Problem | None = Non
         assert after.shape == server.shape
         if method.uploads == "fresh":
             still = method.serve(server, np.zeros_like(total), 0, len(_SIZES))
-            np.testing.assert_array_equal(still, server, err_msg=f"{method.name}: a round without uploads moved the server")
+            np.testing.assert_array_equal(
+                still, server, err_msg=f"{method.name}: a round without uploads moved the server"
+            )
 
 
 def check_refuses_privacy(make: Callable[[], ServerMethod], problem: Problem | None = None) -> None:

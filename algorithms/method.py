@@ -53,8 +53,6 @@ class Method(ABC):
     name: ClassVar[str]
     family: ClassVar[Literal["server", "graph"]]
     source: ClassVar[str]
-    private: ClassVar[bool] = True  # False: a reference without a mechanism, which runs with privacy.mode = "none" alone
-
     private: ClassVar[bool] = True
     """Whether it can protect records at all; a reference without noise cannot, and is refused where that is asked for."""
     opens: ClassVar[bool] = False

@@ -88,6 +88,7 @@ class Gate(Protocol):
     def release_rows(self, value: Tensor, counts: Sequence[int] | np.ndarray, part: int = 0) -> Tensor:
         """The same for a different number of rows of each client, one after the other: ``value`` ``[M, w]``,
         ``counts`` ``[C]`` with sum M. The sensitivity is that of all of a client's rows together."""
+
     def release_minimiser(self, solve: Callable[[Tensor], Tensor], like: Tensor) -> Tensor:
         """``solve(b)`` ``[C, d]``: the minimisers of objectives with ⟨b, x⟩ added, b ``[C, d]`` float64 drawn here and
         shown to nobody else. ``like`` has the shape and type of the answer."""
@@ -169,7 +170,9 @@ class NoiseGate:
             NotFinite: a row holds NaN or infinity. Nothing is released then.
         """
         if self._bound.clip is not None or self._injected is not None or self._radial:
-            raise GrantMissing(f"round {self._granted.round}: rows of records take Gaussian noise alone, without a clip")
+            raise GrantMissing(
+                f"round {self._granted.round}: rows of records take Gaussian noise alone, without a clip"
+            )
         ends = np.cumsum(counts)
         self._check(value, part, int(ends[-1]), lambda row: int(np.searchsorted(ends, row, side="right")))
         self._released[part] = True

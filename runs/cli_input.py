@@ -27,10 +27,7 @@ def read_source(source: str) -> Tables:
             raise InvalidValue("FILE", source, "is not a file that exists; `dualfed init` writes one")
         return preset(source)  # which raises, naming the presets there are
     tables = _parsed(path)
-    data = tables.get("data")
-    if isinstance(data, dict) and isinstance(given := data.get("path"), str):
-        data["path"] = str(path.parent.absolute() / Path(given).expanduser())
-    return tables
+    return _absolute(tables, path.parent.absolute())
 
 
 def with_settings(tables: Tables, settings: Sequence[str]) -> Tables:
@@ -67,11 +64,18 @@ def parse_value(text: str) -> Any:
 
 
 def absolute_data_path(tables: Tables) -> Tables:
-    """``data.path`` made absolute, so that the run's folder can be resumed from anywhere."""
-    data = tables.get("data")
-    if isinstance(data, dict) and isinstance(given := data.get("path"), str):
-        return {**tables, "data": {**data, "path": str(Path(given).expanduser().absolute())}}
-    return tables
+    """Paths of data and traces made absolute, so that the run's folder can be resumed from anywhere."""
+    return _absolute(tables, Path.cwd())
+
+
+def _absolute(tables: Tables, folder: Path) -> Tables:
+    """``tables`` with the paths of files to read taken from ``folder``."""
+    changed = _copied(tables)
+    for section, field in (("data", "path"), ("time", "trace"), ("time", "churn_trace")):
+        table = changed.get(section)
+        if isinstance(table, dict) and isinstance(given := table.get(field), str):
+            table[field] = str(folder / Path(given).expanduser())
+    return changed
 
 
 def _parsed(path: Path) -> Tables:

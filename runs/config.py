@@ -12,6 +12,8 @@ from ..topology.config import TopologyConfig
 from .data_config import DataConfig as DataConfig
 from .data_config import PartitionConfig as PartitionConfig
 from .section import Section
+from .time_config import PolicyConfig as PolicyConfig
+from .time_config import TimeConfig as TimeConfig
 
 
 class ProblemConfig(Section):
@@ -87,6 +89,8 @@ class RunConfig(Section):
     problem: ProblemConfig = ProblemConfig()
     method: dict[str, Any] = Field(default_factory=lambda: {"name": "fedspd-dp"})
     privacy: PrivacyConfig = PrivacyConfig()
+    time: TimeConfig = TimeConfig()
+    policy: PolicyConfig = PolicyConfig()
     actors: ActorsConfig = ActorsConfig()
 
 

@@ -16,6 +16,7 @@ import networkx as nx
 import numpy as np
 import torch
 
+from ..actors.async_coordinator import AsyncCoordinator
 from ..actors.coordinator import Coordinator
 from ..actors.graph_coordinator import GraphCoordinator
 from ..actors.host import HostSpec, Neighbourhood
@@ -37,6 +38,7 @@ from .data import Dataset, load
 from .network import build_web
 from .partition import partition
 from .recorder import FileRecorder
+from .time_setup import check_policy, time_settings
 
 
 @dataclass(frozen=True)
@@ -112,12 +114,17 @@ def prepare(config: RunConfig, folder: Path, given: Given, resumed_to: int | Non
     else:
         blocks = place_clients(len(sizes), hosts)
     config = parse({**config.model_dump(), "method": method_table(method)})
-    plan = make_plan(method, problem, sizes, weights, _participants(config, method, given, len(sizes)), _noise(config))
+    check_policy(config.policy, method, len(sizes), config.privacy.mode)
+    participants = _participants(config, method, given, len(sizes))
+    asynchronous = config.policy.kind == "async"
+    plan = make_plan(
+        method, problem, sizes, weights, participants, _noise(config), config.policy.cap, arrivals_decide=asynchronous
+    )
     _check_injected(given.noise, config, (method.rounds, len(sizes), problem.dim))
     specs = _specs(config, folder, problem, method, sizes, weights, plan, blocks, near, given.noise)
     job = Job(
         name=config.name,
-        settings=_settings(config, folder, problem, method, blocks, graph),
+        settings=_settings(config, folder, problem, method, blocks, graph, participants),
         plan=plan,
         specs=specs,
         shards=[host_shard(dataset, [members[client] for client in block], np.dtype(config.dtype)) for block in blocks],
@@ -126,7 +133,7 @@ def prepare(config: RunConfig, folder: Path, given: Given, resumed_to: int | Non
         ),
         ledger=_ledger(config, folder, method, len(sizes), plan),
         recorder=FileRecorder(folder, resumed_to, method.status),
-        loop=Coordinator if graph is None else GraphCoordinator,
+        loop=GraphCoordinator if graph is not None else AsyncCoordinator if asynchronous else Coordinator,
         gpus_per_host=config.actors.gpus_per_actor,
     )
     host_of = np.empty(len(sizes), dtype=np.int64)
@@ -202,14 +209,23 @@ def _hosts(config: RunConfig, clients: int) -> int:
 
 
 def _participants(config: RunConfig, method: Method, given: Given, clients: int) -> list[np.ndarray]:
+    kind, ruled = config.policy.kind, None
     if given.participation is not None:
-        drawn = check_participants(given.participation, method.rounds, clients)
-    elif isinstance(method, ServerMethod) and (ruled := method.participation(method.rounds, clients, config.seed)):
+        ruled = given.participation
+    elif isinstance(method, ServerMethod):
+        ruled = method.participation(method.rounds, clients, config.seed)
+    if ruled and kind in ("async", "over-select"):
+        raise InvalidValue("participation", "a list", f"policy.kind = {kind!r} draws its own clients")
+    if ruled:
         drawn = check_participants(ruled, method.rounds, clients)
     else:
         chosen = method.participants if isinstance(method, ServerMethod) else None
+        if chosen is not None and kind == "over-select":
+            chosen += config.policy.extra
         drawn = draw_participants(method.rounds, clients, chosen, config.seed)
-    if isinstance(method, GraphMethod):  # in a round that does not touch the data nobody releases, and nobody is charged
+    if isinstance(
+        method, GraphMethod
+    ):  # in a round that does not touch the data nobody releases, and nobody is charged
         drawn = [who if method.charged(t) else who[:0] for t, who in enumerate(drawn, 1)]
     return drawn
 
@@ -259,9 +275,17 @@ def _specs(
 
 
 def _settings(
-    config: RunConfig, folder: Path, problem: Problem, method: Method, blocks: list[np.ndarray], graph: nx.Graph | None
+    config: RunConfig,
+    folder: Path,
+    problem: Problem,
+    method: Method,
+    blocks: list[np.ndarray],
+    graph: nx.Graph | None,
+    participants: list[np.ndarray],
 ) -> RunSettings:
     down, up = method.traffic(problem.dim) if isinstance(method, ServerMethod) else (None, None)
+    shared = shared_length(method, problem) if isinstance(method, GraphMethod) else 0
+    item = np.dtype(config.dtype).itemsize
     return RunSettings(
         rounds=method.rounds,
         hosts=blocks,
@@ -279,7 +303,19 @@ def _settings(
         numbers_up=up,
         fresh_uploads=isinstance(method, ServerMethod) and method.uploads == "fresh",
         server=method.server_start(problem.start(config.seed)) if isinstance(method, ServerMethod) else None,
-        message_length=shared_length(method, problem) if isinstance(method, GraphMethod) else 0,
+        message_length=shared,
+        time=time_settings(
+            config.time,
+            config.policy,
+            method,
+            config.seed,
+            participants,
+            sum(len(block) for block in blocks),
+            (down or shared) * item,
+            (up or shared) * item,
+        ),
+        on_error=config.policy.on_error,
+        retries=config.policy.retries,
     )
 
 

@@ -176,7 +176,7 @@ def client_table(prepared: Prepared, folder: Path) -> pd.DataFrame:
     finally:
         ledger.close()
     budgets = prepared.job.plan.budgets
-    return pd.DataFrame(
+    table = pd.DataFrame(
         {
             "client": np.arange(len(prepared.sizes)),
             "records": prepared.sizes,
@@ -193,6 +193,8 @@ def client_table(prepared: Prepared, folder: Path) -> pd.DataFrame:
             "epsilon_zcdp": [item.alternatives.get("zcdp", np.nan) for item in spent],
         }
     )
+    times = folder / "client_times.parquet"
+    return table.merge(pd.read_parquet(times), on="client") if times.exists() else table
 
 
 def _facts(prepared: Prepared) -> dict[str, Any]:

@@ -204,6 +204,58 @@ _SECTIONS: dict[str, tuple[str, dict[str, tuple[str, Any]]]] = {
             "path": ('"edge-list", "graphml": the file', "graph.edges"),
         },
     ),
+    "time": (
+        "What takes how long and what fails, all drawn by the seed. As it is here nothing takes time.",
+        {
+            "clock": (
+                '"virtual": times are drawn and nothing waits; "real": clients wait. The numbers are the same',
+                None,
+            ),
+            "compute": (
+                'seconds of a client\'s round: "none", "constant", "exponential", "lognormal", "pareto" or "trace"',
+                None,
+            ),
+            "mean_s": ("their mean, for a client of speed 1", None),
+            "sigma": ('"lognormal" only: deviation of the logarithm', None),
+            "shape": ('"pareto" only: the exponent; the nearer to 1, the heavier the tail', None),
+            "slow_fraction": ("share of the clients that take slow_factor times as long, always the same ones", None),
+            "slow_factor": ("see slow_fraction", None),
+            "speed_spread": ("each client's own factor: deviation of its logarithm", None),
+            "speeds": ("known relative speeds, one a client; 2 halves the time", [1.0, 2.0]),
+            "trace": ('"trace" only: a csv file with the columns client, round or time, seconds', "my/delays.csv"),
+            "latency_s": ("seconds of every message, whatever its size", None),
+            "bandwidth": ("bytes per second of a link; left out: no limit", 1e6),
+            "dropout": ("probability that a client begins a round and never answers; its charge stands", None),
+            "online_s": ("churn: mean seconds that a client stays on", 600.0),
+            "offline_s": ("churn: mean seconds that it stays off", 60.0),
+            "churn_trace": ("churn from a csv file with the columns client, time, online (1 or 0)", "my/churn.csv"),
+            "message_drop": ('policy.kind = "lossy" only: probability that a message between neighbours is lost', None),
+            "target_accuracy": ("the summary says after how many simulated seconds this was reached", 0.9),
+        },
+    ),
+    "policy": (
+        "How a round meets stragglers, and what a client's error means.",
+        {
+            "kind": (
+                'with a server: "wait" for all, "over-select" (K + extra begin, the first K count), "deadline", "async"; over '
+                'a graph: "barrier" (the same as wait), "neighbour" (go on when the neighbours\' messages are there), "lossy"',
+                None,
+            ),
+            "extra": ('"over-select" only: how many more than K begin', None),
+            "deadline_s": ('"deadline" only: seconds after which a round is closed; a late client was charged', 5.0),
+            "buffer": ('"async" only: arrivals that make an update', None),
+            "staleness": (
+                '"async" only: the most updates since a client\'s start; older work is void, and charged',
+                None,
+            ),
+            "cap": ("the most participations of a client, kept by the ledger; async calibrates noise for it", 20),
+            "on_error": (
+                'a client that raises: "stop" the run, "skip" it in this round, or "retry" with a new grant',
+                None,
+            ),
+            "retries": ('"retry" only: how often in one round; then the client is skipped', None),
+        },
+    ),
     "actors": (
         "Where clients live.",
         {
