@@ -209,7 +209,8 @@ def _hosts(config: RunConfig, clients: int) -> int:
 
 
 def _participants(config: RunConfig, method: Method, given: Given, clients: int) -> list[np.ndarray]:
-    kind, ruled = config.policy.kind, None
+    kind = config.policy.kind
+    ruled: Sequence[Sequence[int]] | list[np.ndarray] | None = None
     if given.participation is not None:
         ruled = given.participation
     elif isinstance(method, ServerMethod):
