@@ -80,7 +80,7 @@ def test_exact_accounts_do_not_withstand_this_adversary():
     events, losses = [PureEvent.of(0.45), PureEvent.of(0.2)], (0.45, 0.2)
     accountant = Accountant(rdp=False)
 
-    @lru_cache(maxsize=None)
+    @cache
     def admitted(counts):
         return accountant.bound(dict(zip(events, counts)), 1e-2) <= 2.0
 
