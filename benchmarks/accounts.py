@@ -30,7 +30,7 @@ from dualfed.privacy.events import (
 from scipy.special import ndtr
 
 Account = Mapping[Event, int]
-_CELLS = 2**21
+_CELLS = 2**20
 mp.mp.dps = 30
 
 
@@ -80,10 +80,11 @@ def by_kairouz(account: Account, delta: float) -> float:
     one = 1 / mp.mpf(event.noise_multiplier)
     broken = mp.mpf(getattr(event, "delta", 0.0))
 
+    pairs = [(mp.binomial(k, j), mp.exp((k - j) * one), mp.exp(j * one)) for j in range(k + 1)]
+
     def curve(epsilon: mp.mpf) -> mp.mpf:
-        terms = (
-            mp.binomial(k, j) * max(mp.exp((k - j) * one) - mp.exp(epsilon + j * one), mp.mpf(0)) for j in range(k + 1)
-        )
+        grown = mp.exp(epsilon)
+        terms = (ways * max(more - grown * less, mp.mpf(0)) for ways, more, less in pairs)
         return 1 - (1 - broken) ** k * (1 - mp.fsum(terms) / (1 + mp.exp(one)) ** k)
 
     return falling_root(curve, delta, float(k * one))
@@ -97,9 +98,12 @@ def by_enumeration(account: Account, delta: float) -> float:
         under_p = mp.fprod(1 / (1 + mp.exp(-sign * loss)) for sign, loss in zip(signs, losses))
         under_q = mp.fprod(1 / (1 + mp.exp(sign * loss)) for sign, loss in zip(signs, losses))
         outcomes.append((under_p, under_q))
-    return falling_root(
-        lambda e: mp.fsum(max(p - mp.exp(e) * q, mp.mpf(0)) for p, q in outcomes), delta, float(mp.fsum(losses))
-    )
+
+    def curve(epsilon: mp.mpf) -> mp.mpf:
+        grown = mp.exp(epsilon)
+        return mp.fsum(max(p - grown * q, mp.mpf(0)) for p, q in outcomes)
+
+    return falling_root(curve, delta, float(mp.fsum(losses)))
 
 
 def by_laplace(account: Account, delta: float) -> float:
@@ -189,10 +193,10 @@ def by_convolution(account: Account, delta: float, reach: float) -> tuple[float,
     step = 2 * reach / _CELLS
     edges = (np.arange(_CELLS + 1) - _CELLS // 2) * step
     bounds = []
+    cells = [-np.diff(tail(event, edges)) for event in account]
     for upwards in (0, 1):
         spectrum = np.ones(_CELLS // 2 + 1, dtype=complex)
-        for event, count in account.items():
-            masses = -np.diff(tail(event, edges))
+        for (event, count), masses in zip(account.items(), cells):
             circle = np.roll(masses, -(_CELLS // 2) + upwards)
             steps = event.steps if isinstance(event, SubsampledEvent) else 1
             spectrum *= np.fft.rfft(circle) ** (count * steps)
@@ -234,9 +238,9 @@ CLOSED: list[tuple[str, Account, float, Callable[[Account, float], float]]] = [
     ("Gaussian, 200 different z", {gauss(5 + k / 10): 1 for k in range(200)}, 1e-5, by_gaussian),
     *[
         (f"{n} pure, ε={e:g}", {PureEvent.of(e): n}, delta, by_kairouz)
-        for e, n, delta in [(0.1, 100, 1e-5), (0.5, 10, 1e-5), (0.01, 1000, 1e-6), (1, 5, 1e-3), (2, 3, 1e-9)]
+        for e, n, delta in [(0.1, 100, 1e-5), (0.5, 10, 1e-5), (0.02, 300, 1e-6), (1, 5, 1e-3), (2, 3, 1e-9)]
     ],
-    ("pure, ε=0.1 to 1.0 once each", {PureEvent.of(k / 10): 1 for k in range(1, 11)}, 1e-4, by_enumeration),
+    ("pure, ε=0.2 to 0.9 once each", {PureEvent.of(k / 10): 1 for k in range(2, 10)}, 1e-4, by_enumeration),
     ("pure, 4 of 0.3, 5 of 0.7", {PureEvent.of(0.3): 4, PureEvent.of(0.7): 5}, 1e-5, by_enumeration),
     ("50 of (0.1, 1e-7)", {ApproximateEvent.of(0.1, 1e-7): 50}, 1e-5, by_kairouz),
     ("8 of (0.5, 1e-6)", {ApproximateEvent.of(0.5, 1e-6): 8}, 1e-4, by_kairouz),
