@@ -66,7 +66,9 @@ class Coordinator(RoundLoop):
         hosts = self._host_of[grants.clients]
         nothing = np.empty(0)
         tasks = {
-            host: RoundTask(0, nothing, *(part[hosts == host] for part in (grants.clients, grants.numbers, grants.events)))
+            host: RoundTask(
+                0, nothing, *(part[hosts == host] for part in (grants.clients, grants.numbers, grants.events))
+            )
             for host in np.unique(hosts).tolist()
         }
         self._insist({host: ("open", task) for host, task in tasks.items()})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -13,7 +14,17 @@ from ..algorithms.problems.base import Problem
 from ..errors import InvalidValue
 from ..keys import generator, public_key
 from ..privacy.calibration import analytic_noise_multiplier, classic_noise_multiplier, coarsen, plan_noise
-from ..privacy.events import Event, IndependentEvent, SubsampledEvent
+from ..privacy.events import (
+    ApproximateEvent,
+    EpochEvent,
+    Event,
+    GaussianEvent,
+    IidEvent,
+    LaplaceEvent,
+    PureEvent,
+    ZcdpEvent,
+)
+from ..privacy.profiles import repeats
 from .plan import Plan
 
 # Past this many distinct accounts the noise is solved for the costliest of a client's events instead of for each of them.
@@ -140,9 +151,7 @@ def _templates(
         if len({event is None for event in found}) > 1:
             raise ValueError(f"{method.name}: round {t} has an event for some clients and none for others")
         column = tuple(
-            -1
-            if event is None
-            else numbers.setdefault(coarse(replace(event, noise_multiplier=1.0)), len(numbers))
+            -1 if event is None else numbers.setdefault(coarse(replace(event, noise_multiplier=1.0)), len(numbers))
             for event in found
         )
         round_class[place] = columns.setdefault(column, len(columns))
@@ -176,18 +185,16 @@ def _multipliers(templates: list[Event], counts: np.ndarray, noise: Noise) -> np
     if noise.mode == "zcdp":
         if noise.rho_z is None:
             raise InvalidValue("privacy.rho_z", None, 'mode = "zcdp" needs it; give a number > 0')
-        # n releases of multiplier z cost n/(2z²)-zCDP (Bun & Steinke 2016).
-        releases = counts @ np.array([_steps(event) for event in templates], dtype=np.int64)
+        # n releases of multiplier z cost n/(2z²)-zCDP (Bun & Steinke 2016), and so do n that are 1/z-DP.
+        releases = counts @ np.array([repeats(event) for event in templates])
         return np.asarray(np.sqrt(np.maximum(releases, 1) / (2 * noise.rho_z)))
     if noise.epsilon is None:
         raise InvalidValue("privacy.epsilon", None, f"mode = {noise.mode!r} needs it; give a number > 0")
     if noise.mode == "per-round":
-        solve = classic_noise_multiplier if noise.calibration == "classic" else analytic_noise_multiplier
-        # n Gaussians of multiplier √n·z are one of multiplier z: what a round may cost is for all of its steps together.
-        most = max((_steps(event) for event in templates), default=1)
-        return np.full(clients, np.sqrt(most) * solve(noise.epsilon, noise.round_delta or noise.delta))
+        return np.full(clients, max((_one_round(event, noise) for event in templates), default=0.0))
     distinct, account_of = np.unique(counts, axis=0, return_inverse=True)
-    if len(distinct) > _ACCOUNTS_SOLVED and not any(isinstance(event, IndependentEvent) for event in templates):
+    ordered = all(isinstance(event, (GaussianEvent, EpochEvent, IidEvent)) for event in templates)
+    if len(distinct) > _ACCOUNTS_SOLVED and ordered:
         distinct, account_of = np.unique(_costliest(templates, counts), axis=0, return_inverse=True)
     accounts: list[Mapping[Event, int]] = [
         {templates[index]: int(row[index]) for index in np.flatnonzero(row)} for row in distinct
@@ -200,9 +207,16 @@ def _multipliers(templates: list[Event], counts: np.ndarray, noise: Noise) -> np
     return solved[account_of.reshape(-1)] * shortfall
 
 
-def _steps(event: Event) -> int:
-    """How many releases, each with noise of its own, one event is."""
-    return event.steps if isinstance(event, SubsampledEvent) else 1
+def _one_round(event: Event, noise: Noise) -> float:
+    """The noise multiplier at which one event costs at most the loss of a round; sampling is not counted on."""
+    assert noise.epsilon is not None
+    if isinstance(event, (PureEvent, LaplaceEvent)):
+        return 1 / noise.epsilon
+    delta = noise.round_delta or noise.delta
+    if isinstance(event, (ZcdpEvent, ApproximateEvent)):
+        return plan_noise([{event: 1}], noise.epsilon, delta)[0]
+    solve = classic_noise_multiplier if noise.calibration == "classic" else analytic_noise_multiplier
+    return solve(noise.epsilon, delta) * math.sqrt(repeats(event))
 
 
 def _costliest(templates: list[Event], counts: np.ndarray) -> np.ndarray:

@@ -51,5 +51,7 @@ class Reference(ServerMethod):
     def validate(self, problem: Problem, sizes: np.ndarray, weights: np.ndarray, private: bool) -> None:
         if private:
             raise InvalidValue(
-                "method.name", self.name, 'adds no noise and protects nobody; set privacy.mode = "none", or take another'
+                "method.name",
+                self.name,
+                'adds no noise and protects nobody; set privacy.mode = "none", or take another',
             )

@@ -120,7 +120,9 @@ def check_events(make: Callable[[], Method], problem: Problem | None = None) -> 
     charged = 0
     for t in (0, 1, 2, method.rounds) if method.opens else (1, 2, method.rounds):
         events = [method.event(problem, size, 1.0, t) for size in _SIZES]
-        assert len({event is None for event in events}) == 1, f"round {t} is charged for some clients and not for others"
+        assert len({event is None for event in events}) == 1, (
+            f"round {t} is charged for some clients and not for others"
+        )
         for event in events:
             if event is not None:
                 assert event.unit == method.unit
@@ -157,7 +159,9 @@ def check_server(make: Callable[[], ServerMethod], problem: Problem | None = Non
         assert after.shape == server.shape
         if method.uploads == "fresh":
             still = method.serve(server, np.zeros_like(total), 0, len(_SIZES))
-            np.testing.assert_array_equal(still, server, err_msg=f"{method.name}: a round without uploads moved the server")
+            np.testing.assert_array_equal(
+                still, server, err_msg=f"{method.name}: a round without uploads moved the server"
+            )
 
 
 def check_refuses_privacy(make: Callable[[], ServerMethod], problem: Problem | None = None) -> None:

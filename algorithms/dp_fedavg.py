@@ -67,7 +67,9 @@ class DPFedAvg(Averaging):
             return
         cure = 'take unit = "client", or dp-sgd, which clips each record'
         if not np.isfinite(problem.gradient_bound):
-            raise InvalidValue("problem.clip", problem.clip, f"{problem.name} gradients have no bound; give one, or {cure}")
+            raise InvalidValue(
+                "problem.clip", problem.clip, f"{problem.name} gradients have no bound; give one, or {cure}"
+            )
         if not problem.convex_smooth and self.local_steps > 1:
             raise InvalidValue(
                 "method.local_steps",

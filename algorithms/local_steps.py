@@ -124,5 +124,7 @@ def check_record_bound(problem: Problem, clip: float | None, private: bool) -> N
         )
     if private and not np.isfinite(record_bound(problem, clip)):
         raise InvalidValue(
-            "method.clip", clip, f"{problem.name} gradients have no bound; give the norm to clip each record's gradient at"
+            "method.clip",
+            clip,
+            f"{problem.name} gradients have no bound; give the norm to clip each record's gradient at",
         )

@@ -97,7 +97,9 @@ class StepSize:
         ):
             steps = cls(float(given.get("value", 1.0)), given.get("shape", "constant"))
         else:
-            raise InvalidValue(field, given, 'give a number, a list of numbers, or {value = 1.0, shape = "inverse-sqrt"}')
+            raise InvalidValue(
+                field, given, 'give a number, a list of numbers, or {value = 1.0, shape = "inverse-sqrt"}'
+            )
         values = steps.table or (steps.value,)
         if not all(_LEAST <= v <= _MOST for v in values) or any(b > a for a, b in pairwise(values)):
             raise InvalidValue(

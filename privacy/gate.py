@@ -145,7 +145,9 @@ class NoiseGate:
             NotFinite: a row holds NaN or infinity. Nothing is released then.
         """
         if self._bound.clip is not None or self._injected is not None:
-            raise GrantMissing(f"round {self._granted.round}: rows of records are neither clipped nor given their noise")
+            raise GrantMissing(
+                f"round {self._granted.round}: rows of records are neither clipped nor given their noise"
+            )
         ends = np.cumsum(counts)
         self._check(value, part, int(ends[-1]), lambda row: int(np.searchsorted(ends, row, side="right")))
         self._released[part] = True
