@@ -198,7 +198,7 @@ def _participants(config: RunConfig, method: Method, given: Given, clients: int)
         return check_participants(given.participation, method.rounds, clients)
     chosen = method.participants if isinstance(method, ServerMethod) else None
     if isinstance(method, ServerMethod) and (ruled := method.participation(method.rounds, clients, config.seed)):
-        return check_participants(ruled, method.rounds, clients)
+        return check_participants([chosen.tolist() for chosen in ruled], method.rounds, clients)
     return draw_participants(method.rounds, clients, chosen, config.seed)
 
 
