@@ -208,7 +208,7 @@ class AsyncCoordinator(Coordinator):
         flight.keeper.stale(done, np.array([t - task.version for task in waiting.values()], dtype=np.int64))
         self._errors_in_a_row[done] = 0
         self._counters["bytes_up"] += len(done) * self._bytes(self._settings.numbers_up)
-        self._serve(len(done))
+        self._serve(t, len(done))
         flight.keep_spans(t)
         self._used = []
         return len(done), 0.0

@@ -117,13 +117,22 @@ class Coordinator(RoundLoop):
             else:
                 self._failed(t, self._of_host(grants, host), outcome)
         self._counters["bytes_up"] += uploads * self._bytes(self._settings.numbers_up)
-        self._serve(uploads)
+        self._serve(t, uploads)
         return released, busy
 
-    def _serve(self, uploads: int) -> None:
+    def _serve(self, t: int, uploads: int) -> None:
         """The server's own step, where the method has one, after ``uploads`` uploads."""
         if self._server is not None and self._failure is None:
-            self._server = self._insist({0: ("serve", self._server, self._total(), uploads)})[0]
+            self._server = self._served(t, self._server, uploads)
+
+    def _served(self, t: int, server: np.ndarray, uploads: int) -> np.ndarray:
+        """The server's state after round ``t``, computed by the first host, where torch is."""
+        call = ("serve", server, self._total(), uploads)
+        outcome = self._fleet.gather({0: self._fleet.call(0, *call)})[0]
+        if isinstance(outcome, Lost):  # what its clients did in this round is counted, and stands
+            self._rebuild(t, np.empty(0, np.int64), outcome, t + 1)
+            outcome = self._fleet.gather({0: self._fleet.call(0, *call)})[0]
+        return np.asarray(self._value(outcome))
 
     def _bytes(self, numbers: int | None) -> int:
         return (self._settings.dim if numbers is None else numbers) * self._settings.item_bytes

@@ -225,9 +225,8 @@ def play(
     if method.opens:
         opened = method.open(cohort, _gate(method, cohort, 0, gate_class, noise_multiplier))
         offsets = np.concatenate([[0], np.cumsum(sizes)])
-        cohort = replace(
-            cohort, shards=Shards.from_flat(*(part.numpy() for part in opened), offsets), slots=torch.arange(len(ids))
-        )
+        released = Shards.from_flat(opened[0].numpy(), opened[1].numpy(), offsets)
+        cohort = replace(cohort, shards=released, slots=torch.arange(len(ids)))
     for t in range(1, rounds + 1):
         x0 = torch.from_numpy(0.1 * generator(b"public", "x0", round=t).standard_normal(width)).to(start.dtype)
         gate = _gate(method, cohort, t, gate_class, noise_multiplier)

@@ -39,21 +39,23 @@ class DPADMM(ServerMethod):
     Attributes:
         rounds: T; participants: K clients a round, ``None`` for all.
         rho: ρ, the penalty.
-        eta: η_t; a number, ``{value, shape = "constant" | "inverse-sqrt"}`` or a table; the paper's falls like 1/√t.
+        eta: η_t; a number, ``{value, shape = "constant" | "inverse-sqrt"}`` or a table; left out, 4/√t, since the
+            paper's falls like 1/√t.
         clip: norm to which each record's gradient is scaled down; ``None`` takes the problem's own bound G.
     """
 
     rounds: int = 100
     participants: int | None = None
-    rho: float = 1.0
+    rho: float = 0.3
     eta: Any = None
     clip: float | None = None
 
+    usual_eta: ClassVar[float] = 4.0
     name: ClassVar[str] = "dp-admm"
     source: ClassVar[str] = "Huang et al. 2020: DP-ADMM: ADMM-based distributed learning with differential privacy"
 
     def __post_init__(self) -> None:
-        given = {"value": 2.0, "shape": "inverse-sqrt"} if self.eta is None else self.eta
+        given = {"value": self.usual_eta, "shape": "inverse-sqrt"} if self.eta is None else self.eta
         object.__setattr__(self, "eta", StepSize.parse("method.eta", given))
         check_numbers(self, rounds=1, participants=1)
         check_positive(self, "clip")

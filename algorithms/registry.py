@@ -25,6 +25,11 @@ _OURS = {
     "stochastic-dp-admm": ("stochastic_dp_admm", "StochasticDPADMM"),
     "fedavg": ("fedavg", "FedAvg"),
     "fedprox": ("fedprox", "FedProx"),
+    "scaffold": ("scaffold", "Scaffold"),
+    "fedadmm": ("fedadmm", "FedADMM"),
+    "consensus-admm": ("consensus_admm", "ConsensusADMM"),
+    "async-dp-admm": ("async_dp_admm", "AsyncDPADMM"),
+    "two-phase-dp-admm": ("two_phase_dp_admm", "TwoPhaseDPADMM"),
 }
 _REGISTERED: dict[str, type[Method]] = {}
 

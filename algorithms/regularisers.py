@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -206,7 +206,8 @@ def _check_weight(field: str, weight: float) -> None:
 
 def _soft_threshold_(v: Tensor, threshold: float | Tensor) -> Tensor:
     # sign(v)·max(|v| − t, 0) = v − clamp(v, −t, t): one temporary instead of three.
-    return v.sub_(v.clamp(-threshold, threshold))
+    limit: Any = threshold
+    return v.sub_(v.clamp(-limit, limit))
 
 
 def _indicator(inside: Tensor, like: Tensor) -> Tensor:

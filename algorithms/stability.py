@@ -31,8 +31,8 @@ def step_shift(
     bound: float, weights: np.ndarray, sizes: np.ndarray, batches: Batches, batch: int, denominator: float
 ) -> np.ndarray:
     """c, ``[C]``: what the record adds in a step that sees it; ``denominator`` is γ + ρ."""
-    divisor = {"epoch": batch, "independent": batch, "iid": 1, "full": sizes}[batches]
-    return np.asarray(2 * weights * bound / (divisor * denominator)) * np.ones(len(sizes))
+    divisor = sizes if batches == "full" else np.full(len(sizes), 1 if batches == "iid" else batch)
+    return np.asarray(2 * weights * bound / (divisor * denominator))
 
 
 def last_iterate_shift(batches: Batches, steps: int, added: np.ndarray, kappa: np.ndarray) -> np.ndarray:

@@ -33,13 +33,16 @@ class StochasticDPADMM(DPADMM):
     (L1) of ``stability`` with these γ and ρ; for losses that are not convex and smooth, or with ``clip``, for Q = 1 alone.
 
     Attributes:
-        local_steps: Q; batch_size: b; batches: ``epoch``, ``independent``, ``iid`` or ``full``; the rest as in DP-ADMM.
+        local_steps: Q; batch_size: b; batches: ``epoch``, ``independent``, ``iid`` or ``full``; the rest as in DP-ADMM,
+            where η_t is left out, 1/√t.
     """
 
+    rho: float = 0.1
     local_steps: int = 5
     batch_size: int = 10
     batches: Batches = "epoch"
 
+    usual_eta: ClassVar[float] = 1.0
     name: ClassVar[str] = "stochastic-dp-admm"
     source: ClassVar[str] = "Huang & Gong 2020: Differentially private ADMM via multi-step approximation; mini-batches"
 

@@ -100,7 +100,7 @@ def resume(folder: RunFolder, engine: EngineOption = None) -> None:
 @app.command()
 def init(
     file: Annotated[Path, typer.Argument(metavar="[FILE]", help="The file to write.")] = Path("dualfed.toml"),
-    method: Annotated[str, typer.Option(metavar="METHOD", help="fedspd-dp or spade-dfl.")] = "fedspd-dp",
+    method: Annotated[str, typer.Option(metavar="METHOD", help="A method of `dualfed list`.")] = "fedspd-dp",
 ) -> None:
     """Write a configuration with every field, its default and what it means."""
     from .template import write_template

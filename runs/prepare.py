@@ -218,7 +218,7 @@ def _participants(config: RunConfig, method: Method, given: Given, clients: int)
     if ruled and kind in ("async", "over-select"):
         raise InvalidValue("participation", "a list", f"policy.kind = {kind!r} draws its own clients")
     if ruled:
-        drawn = check_participants(ruled, method.rounds, clients)
+        drawn = check_participants([list(map(int, chosen)) for chosen in ruled], method.rounds, clients)
     else:
         chosen = method.participants if isinstance(method, ServerMethod) else None
         if chosen is not None and kind == "over-select":

@@ -5,14 +5,19 @@ from __future__ import annotations
 import pytest
 import torch
 from dualfed.algorithms import conformance
+from dualfed.algorithms.async_dp_admm import AsyncDPADMM
+from dualfed.algorithms.consensus_admm import ConsensusADMM
 from dualfed.algorithms.dp_admm import DPADMM
 from dualfed.algorithms.dp_fedavg import DPFedAvg
 from dualfed.algorithms.dp_sgd import DPSGD
+from dualfed.algorithms.fedadmm import FedADMM
 from dualfed.algorithms.fedavg import FedAvg
 from dualfed.algorithms.fedprox import FedProx
 from dualfed.algorithms.fedspd_dp import FedSPDDP
 from dualfed.algorithms.problems import ModuleProblem
+from dualfed.algorithms.scaffold import Scaffold
 from dualfed.algorithms.stochastic_dp_admm import StochasticDPADMM
+from dualfed.algorithms.two_phase_dp_admm import TwoPhaseDPADMM
 
 COMMON = {"rounds": 5, "local_steps": 2, "batch_size": 3}
 METHODS = {
@@ -39,6 +44,13 @@ METHODS = {
     "stochastic-dp-admm, independent": lambda: StochasticDPADMM(**COMMON, batches="independent"),
     "fedavg": lambda: FedAvg(**COMMON),
     "fedprox": lambda: FedProx(**COMMON),
+    "scaffold": lambda: Scaffold(**COMMON, eta_g=0.9),
+    "fedadmm": lambda: FedADMM(**COMMON),
+    "fedadmm, own step": lambda: FedADMM(**COMMON, eta_g=0.5, batches="full"),
+    "consensus-admm": lambda: ConsensusADMM(rounds=5),
+    "consensus-admm, inexact": lambda: ConsensusADMM(rounds=5, solver="inexact"),
+    "async-dp-admm": lambda: AsyncDPADMM(rounds=5, participants=1, staleness=2),
+    "two-phase-dp-admm": lambda: TwoPhaseDPADMM(rounds=5),
 }
 
 
