@@ -88,6 +88,8 @@ class RunConfig(Section):
     method: dict[str, Any] = Field(default_factory=lambda: {"name": "fedspd-dp"})
     privacy: PrivacyConfig = PrivacyConfig()
     actors: ActorsConfig = ActorsConfig()
+    # Candidates for `dualfed compare --tune`, such as method.rho = [0.1, 1.0]; a run by itself takes none of them.
+    tune: dict[str, Any] = Field(default_factory=dict)
 
 
 def parse(values: Mapping[str, Any]) -> RunConfig:
