@@ -13,6 +13,7 @@ import typer
 from .. import __version__
 from ..errors import DualfedError
 from .cli_audit import audit
+from .cli_compare import compare, report, sweep
 from .cli_data import data_app
 from .cli_reproduce import reproduce
 from .cli_topology import topology_app
@@ -31,6 +32,9 @@ app.add_typer(data_app, name="data")
 app.add_typer(topology_app, name="topology")
 app.command()(audit)
 app.command()(reproduce)
+app.command()(compare)
+app.command()(sweep)
+app.command()(report)
 
 
 class Engine(StrEnum):

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from .cli_compare import stoppable
+
 
 def reproduce(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Which one; --list shows them.")] = None,
@@ -30,7 +32,6 @@ def reproduce(
     from ..errors import InvalidValue
     from .reproductions import reproduce as carried_out
     from .reproductions import reproductions
-    from .study import StudyStopped
 
     if listed:
         for each in reproductions().values():
@@ -39,7 +40,7 @@ def reproduce(
     if name is None:
         raise InvalidValue("NAME", None, f"give one of {', '.join(reproductions())}")
     folder = out or Path("dualfed-out") / f"{name}-{scale}"
-    try:
+    with stoppable():
         found = carried_out(
             name,
             folder,
@@ -49,9 +50,6 @@ def reproduce(
             settings=settings or [],
             say=lambda line: typer.echo(line, err=True),
         )
-    except StudyStopped as stopped:
-        typer.echo(str(stopped), err=True)
-        raise typer.Exit(130) from None
     typer.echo(found.conclusion.paragraph())
     for path in found.files:
         typer.echo(str(path))

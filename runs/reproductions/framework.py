@@ -144,6 +144,7 @@ def _with(entry: Wanted, settings: Sequence[str]) -> Wanted:
 
 def _written(reproduction: Reproduction, scale: str, study: Study, conclusion: Conclusion, out: Path) -> list[Path]:
     from ..plots import save_figure
+    from ..report.reproduction import reproduction_page
 
     name = reproduction.name
     table, shown, runs, text = (out / f"{name}{end}" for end in (".csv", ".md", "-runs.csv", ".txt"))
@@ -151,4 +152,6 @@ def _written(reproduction: Reproduction, scale: str, study: Study, conclusion: C
     shown.write_text(markdown(conclusion.table), encoding="utf-8")
     study.rows.drop(columns="folder").to_csv(runs, index=False)
     text.write_text(conclusion.paragraph() + "\n", encoding="utf-8")
-    return [table, shown, runs, text, *save_figure(conclusion.figure, out / name)]
+    figures = save_figure(conclusion.figure, out / name)
+    page = reproduction_page(reproduction, scale, study, conclusion, figures, out)
+    return [table, shown, runs, text, *figures, page]

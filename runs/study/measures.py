@@ -28,7 +28,7 @@ MEASURES: Mapping[str, str] = {
 def measures(result: RunResult) -> dict[str, Any]:
     """The measures of a finished run, by the names of `MEASURES`."""
     summary = result.summary
-    last: Mapping[str, Any] = result.diagnostics.iloc[-1].to_dict() if len(result.diagnostics) else {}
+    last: dict[Any, Any] = result.diagnostics.iloc[-1].to_dict() if len(result.diagnostics) else {}
     sent = int(summary["bytes_up"]) + int(summary["bytes_down"])
     return {
         "accuracy": float(summary.get("accuracy", np.nan)),

@@ -1,7 +1,7 @@
 """One run of a study, begun, continued or found finished; and the process that does nothing else.
 
-``python -m dualfed.runs.study.work`` reads one JSON object a line, ``{"tables": …, "folder": …}``, and answers with one
-line each. It ends when its input does; a run that goes on then stops with a checkpoint.
+`main` reads one JSON object a line, ``{"tables": …, "folder": …}``, and answers with one line each. It ends when its input
+does; a run that goes on then stops with a checkpoint.
 """
 
 from __future__ import annotations
@@ -98,7 +98,3 @@ def main() -> None:
     os.dup2(2, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the process that asks, which then says so
     serve(sys.stdin, answers)
-
-
-if __name__ == "__main__":
-    main()

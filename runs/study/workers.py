@@ -95,7 +95,7 @@ class _Crew:
 
     def _started(self) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [sys.executable, "-m", "dualfed.runs.study.work"],
+            [sys.executable, "-c", "from dualfed.runs.study.work import main; main()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
