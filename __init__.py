@@ -72,6 +72,8 @@ if TYPE_CHECKING:
     from .errors import DualfedError as DualfedError
     from .errors import InvalidValue as InvalidValue
     from .runs.comparison import Comparison as Comparison
+    from .runs.comparison import compare as compare
+    from .runs.comparison import sweep as sweep
     from .runs.config import RunConfig as RunConfig
     from .runs.data import Dataset as Dataset
     from .runs.estimate import estimate as estimate

@@ -65,8 +65,8 @@ def sweep(
 ) -> None:
     """Run a configuration over a grid of values, scored by records that clients hold out. The same command goes on."""
     from .comparison.entries import read_one
-    from .comparison.sweep import read_grid
-    from .comparison.sweep import sweep as swept
+    from .comparison.sweeping import read_grid
+    from .comparison.sweeping import sweep as swept
 
     axes = read_grid(grid)
     chosen = engine or read_one(config)[1].engine

@@ -18,7 +18,7 @@ from .statistics import interval_half
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from .compare import Comparison
+    from .comparison import Comparison
 
 
 def write(found: Comparison) -> list[Path]:

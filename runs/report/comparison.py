@@ -12,7 +12,7 @@ from .run import setting_blocks, statement, why_claimed
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..comparison.compare import Comparison
+    from ..comparison.comparison import Comparison
     from ..study import Study
 
 

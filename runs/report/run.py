@@ -153,7 +153,7 @@ def _clients(result: RunResult) -> Table:
                 epsilon_text(value, status) + ("" if status == "claimed" else " (guaranteed)")
                 for value in kept["epsilon"]
             ],
-            "budget": ["–" if np.isinf(value) else f"{value:g}" for value in kept["budget"]],
+            "budget": ["–" if np.isinf(value) else epsilon_text(value, status) for value in kept["budget"]],
         }
     )
     caption = "Clients" if len(kept) == len(clients) else f"The 50 clients of {len(clients)} that spent most"

@@ -4,8 +4,8 @@ A study lists its runs as `Wanted` (labels and a configuration), `carry_out` bri
 worker processes, and reads what is finished there instead of running it again; `Study` gives the frames.
 """
 
-from .carry_out import Refused as Refused
-from .carry_out import StudyStopped as StudyStopped
-from .carry_out import carry_out as carry_out
+from .carrying import Refused as Refused
+from .carrying import StudyStopped as StudyStopped
+from .carrying import carry_out as carry_out
 from .results import Study as Study
 from .wanted import Wanted as Wanted
