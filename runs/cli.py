@@ -13,8 +13,9 @@ import typer
 from .. import __version__
 from ..errors import DualfedError
 from .cli_audit import audit
+from .cli_compare import compare, report, sweep
 from .cli_data import data_app
-from .cli_reproduce import reproduce_app
+from .cli_reproduce import reproduce
 from .cli_topology import topology_app
 
 app = typer.Typer(
@@ -29,8 +30,11 @@ ledger_app = typer.Typer(help="What each client has spent of its privacy budget.
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(data_app, name="data")
 app.add_typer(topology_app, name="topology")
-app.add_typer(reproduce_app, name="reproduce")
 app.command()(audit)
+app.command()(reproduce)
+app.command()(compare)
+app.command()(sweep)
+app.command()(report)
 
 
 class Engine(StrEnum):

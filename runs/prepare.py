@@ -39,6 +39,10 @@ from .network import build_web
 from .partition import partition
 from .recorder import FileRecorder
 from .time_setup import check_policy, time_settings
+from .validation import held_out
+
+# What may change between the start of a run and its end.
+_NOT_PLANNED = {"engine", "actors", "evaluate_every", "checkpoint_every", "name", "tune"}
 
 
 @dataclass(frozen=True)
@@ -93,6 +97,8 @@ def prepare(config: RunConfig, folder: Path, given: Given, resumed_to: int | Non
     members = partition(
         dataset.train_labels, config.partition, config.seed, dataset.train_clients, dataset.client_names
     )
+    if config.data.validation is not None:
+        dataset, members = held_out(dataset, members, config.data.validation, config.seed)
     problem = build_problem(config.problem, dataset) if given.problem is None else given.problem
     _check_records(problem, dataset)
     sizes = np.array([len(rows) for rows in members], dtype=np.int64)
@@ -341,7 +347,7 @@ def _ledger(config: RunConfig, folder: Path, method: Method, clients: int, plan:
 
 def plan_digest(config: RunConfig) -> str:
     """A digest of all that decides what a run releases and charges; where and how it runs may change."""
-    tables = config.model_dump(mode="json", exclude={"engine", "actors", "evaluate_every", "checkpoint_every", "name"})
+    tables = config.model_dump(mode="json", exclude=_NOT_PLANNED)
     return hashlib.blake2b(json.dumps(tables, sort_keys=True).encode(), digest_size=12).hexdigest()
 
 

@@ -25,6 +25,10 @@ _HEAD: dict[str, tuple[str, Any]] = {
     "checkpoint_every": ("rounds between two checkpoints, from which `dualfed resume` goes on", None),
     "record_states": ("keep every round's models and duals; needs memory for rounds × clients × parameters", None),
     "compare_without_privacy": ("`dualfed run` also runs the same configuration without privacy and prints both", None),
+    "tune": (
+        "candidates that `dualfed compare --tune` chooses from; `dualfed run` leaves them alone",
+        {"method.rho": [0.1, 1.0]},
+    ),
 }
 _SECTIONS: dict[str, tuple[str, dict[str, tuple[str, Any]]]] = {
     "data": (
@@ -91,6 +95,8 @@ _SECTIONS: dict[str, tuple[str, dict[str, tuple[str, Any]]]] = {
             "feature_seed": ("the seed of the map", None),
             "bandwidth": ('"random-fourier" only: distance at which two records stop being alike', None),
             "scattering_scale": ('"scattering" only: averages over squares of 2^scale pixels', None),
+            "seed": ("the seed of the split and of synthetic records; left out: the run's seed", 5),
+            "validation": ("share of each client's records held out, to evaluate on in place of the test records", 0.2),
         },
     ),
     "partition": (
