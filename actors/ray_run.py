@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 from collections import deque
@@ -16,12 +17,13 @@ from ray.exceptions import RayActorError, RayError
 from ..errors import RunBroken
 from .cluster import local_cluster
 from .job import Finished, Job, Listener, on_interrupt
-from .ledger_actor import RayLedger, result, start_ledger
+from .ledger_actor import RayLedger, result, start_ledger, whereabouts
 from .loop import Ending, Recorder, RoundLoop, RunSettings
 from .mirror import start_mirror
 from .nodes import nodes, on_node
 from .plan import Plan
 from .ray_fleet import RayFleet
+from .run_gauges import RunGauges
 
 _POLL_S = 0.2
 
@@ -42,13 +44,17 @@ class CoordinatorActor:
         gpus_per_host: float,
         home: str,
         mirror: Any,
+        labels: dict[str, str],
     ) -> None:
         self._fleet = RayFleet(specs, shards, test, home, gpus_per_host, mirror)
         self._events: deque[dict[str, Any]] = deque(maxlen=100_000)
         self._count, self._changed = 0, threading.Condition()
-        self._coordinator = loop(settings, plan, self._fleet, RayLedger(ledger), recorder, self._heard)
+        self._gauges = RunGauges(labels, plan.budgets)
+        self._ledger = RayLedger(ledger)
+        self._coordinator = loop(settings, plan, self._fleet, self._ledger, recorder, self._heard)
 
     def run(self) -> tuple[Ending, np.ndarray]:
+        self._heard({"kind": "placed", "round": 0, "coordinator": os.getpid(), "ledger": self._ledger.process()})
         ending = self._coordinator.run()
         return ending, self._coordinator.model()
 
@@ -64,6 +70,7 @@ class CoordinatorActor:
             return self._count, list(self._events)[-fresh:] if fresh > 0 else []
 
     def _heard(self, event: dict[str, Any]) -> None:
+        self._gauges.take(event)
         with self._changed:
             self._events.append(event)
             self._count += 1
@@ -89,6 +96,7 @@ def run_ray(job: Job, listen: Listener, cpus: int) -> Finished:
         home = ray.get_runtime_context().get_node_id()
         mirror = start_mirror(home) if len(nodes()) > 1 else None
         ledger: Any = start_ledger(job.ledger, home)
+        listen({"kind": "connected", "round": 0, **whereabouts(job.ledger)})
         coordinator = _start_coordinator(job, ledger, home, mirror)
         try:
             running = coordinator.run.remote()
@@ -129,6 +137,7 @@ def _start_coordinator(job: Job, ledger: Any, home: str, mirror: Any) -> Any:
             job.gpus_per_host,
             home,
             mirror,
+            {"run": job.ledger.meta["run"], "name": job.name, "status": job.ledger.meta["status"]},
         )
     )
 
