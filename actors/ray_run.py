@@ -3,61 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import ray
-from ray.exceptions import RayActorError, RayError, RayTaskError
+from ray.exceptions import RayActorError, RayError
 
 from ..errors import RunBroken
 from .cluster import local_cluster
-from .job import Finished, Job, LedgerSpec, Listener, on_interrupt
-from .ledger_port import LedgerPort
+from .job import Finished, Job, Listener, on_interrupt
+from .ledger_actor import RayLedger, result, start_ledger, whereabouts
 from .loop import Ending, Recorder, RoundLoop, RunSettings
 from .plan import Plan
 from .ray_fleet import RayFleet
 
-if TYPE_CHECKING:
-    from ..privacy.ledger import Grants, Refusal
-
 _POLL_S = 0.2
-
-
-class LedgerActor:
-    """Keeps the ledger in a process of its own. Restarted from its journal if it is lost."""
-
-    def __init__(self, spec: LedgerSpec) -> None:
-        self._ledger = spec.open()
-
-    def call(self, name: str, *arguments: Any) -> Any:
-        return getattr(self._ledger, name)(*arguments)
-
-
-class RayLedger(LedgerPort):
-    """The ledger's actor. While it is away nothing is granted, so nothing is released."""
-
-    def __init__(self, actor: Any) -> None:
-        self._actor = actor
-
-    def reserve(self, round: int, clients: np.ndarray, events: np.ndarray) -> Any:
-        return self._actor.call.remote("reserve", round, clients, events)
-
-    def collect(self, ticket: Any) -> tuple[Grants, list[Refusal]]:
-        grants, refusals = _get(ticket)
-        return grants, refusals
-
-    def void(self, grants: Grants) -> None:
-        _get(self._actor.call.remote("void", grants))
-
-    def ask(self, name: str, *arguments: Any) -> Any:
-        return self._actor.call.remote(name, *arguments)
-
-    def answer(self, ticket: Any) -> Any:
-        return _get(ticket)
 
 
 class CoordinatorActor:
@@ -78,9 +43,11 @@ class CoordinatorActor:
         self._fleet = RayFleet(specs, shards, test, gpus_per_host)
         self._events: deque[dict[str, Any]] = deque(maxlen=100_000)
         self._count, self._changed = 0, threading.Condition()
-        self._coordinator = loop(settings, plan, self._fleet, RayLedger(ledger), recorder, self._heard)
+        self._ledger = RayLedger(ledger)
+        self._coordinator = loop(settings, plan, self._fleet, self._ledger, recorder, self._heard)
 
     def run(self) -> tuple[Ending, np.ndarray]:
+        self._heard({"kind": "placed", "round": 0, "coordinator": os.getpid(), "ledger": self._ledger.process()})
         ending = self._coordinator.run()
         return ending, self._coordinator.model()
 
@@ -117,9 +84,8 @@ def run_ray(job: Job, listen: Listener, cpus: int) -> Finished:
 
     # From the first moment on: an interrupt while Ray starts becomes a stop after the first round.
     with on_interrupt(stop), local_cluster(cpus):
-        ledger: Any = (
-            ray.remote(LedgerActor).options(num_cpus=0, max_restarts=-1, max_task_retries=-1).remote(job.ledger)
-        )
+        ledger: Any = start_ledger(job.ledger)
+        listen({"kind": "connected", "round": 0, **whereabouts(job.ledger)})
         coordinator: Any = (
             ray.remote(CoordinatorActor)
             .options(num_cpus=0, max_concurrency=4)
@@ -141,7 +107,7 @@ def run_ray(job: Job, listen: Listener, cpus: int) -> Finished:
             if stopping.is_set():
                 stop()
             _watch(coordinator, running, listen)
-            ending, model = _get(running)
+            ending, model = result(running)
             return Finished(ending, model)
         except RayActorError:
             raise RunBroken(
@@ -167,12 +133,3 @@ def _watch(coordinator: Any, running: Any, listen: Listener) -> None:
             listen(event)
         if not over:
             time.sleep(_POLL_S / 4)  # gather a few events a call instead of one
-
-
-def _get(ticket: Any) -> Any:
-    try:
-        return ray.get(ticket)
-    except RayTaskError as error:
-        if isinstance(error.cause, Exception):
-            raise error.cause from None
-        raise
