@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import shutil
+import socket
 import tempfile
 import warnings
 from collections.abc import Iterator
@@ -13,7 +14,12 @@ from pathlib import Path
 
 import psutil
 
+from ..errors import InvalidValue
+from .package import staged
+
+NAMESPACE = "dualfed"
 _PREFIX = "dualfed-"
+_REACH_S = 5.0
 _QUIET = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -30,9 +36,7 @@ def local_cluster(cpus: int) -> Iterator[None]:
     Folders that earlier runs left because they were killed are removed first. Where this process is connected to a
     cluster already, that one is used and left running.
     """
-    for name, value in _QUIET.items():
-        os.environ.setdefault(name, value)
-    warnings.filterwarnings("ignore", category=FutureWarning, module=r"ray\.")
+    _be_quiet()
     import ray
 
     if ray.is_initialized():
@@ -55,6 +59,82 @@ def local_cluster(cpus: int) -> Iterator[None]:
     finally:
         ray.shutdown()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _be_quiet() -> None:
+    for name, value in _QUIET.items():
+        os.environ.setdefault(name, value)
+    warnings.filterwarnings("ignore", category=FutureWarning, module=r"ray\.")
+
+
+@contextlib.contextmanager
+def connected(address: str) -> Iterator[None]:
+    """Connect this process to a cluster that others keep, and bring the package along for nodes that lack it.
+
+    Where this process is connected already, that connection is used and left.
+
+    Args:
+        address: ``auto`` for the cluster of this machine, ``HOST:PORT`` of a head from one of its nodes, or
+            ``ray://HOST:PORT`` from anywhere.
+
+    Raises:
+        InvalidValue: there is no cluster, or it does not let this process in.
+    """
+    _be_quiet()
+    import ray
+
+    if ray.is_initialized():
+        yield
+        return
+    _check_reachable(address)
+    with staged(f"{_PREFIX}{os.getpid()}-") as package:
+        logging.getLogger("ray").setLevel(logging.ERROR)
+        try:
+            ray.init(
+                address=address,
+                namespace=NAMESPACE,
+                runtime_env={"py_modules": [str(package)]},
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+            )
+        except (ray.exceptions.RayError, ConnectionError, RuntimeError, ValueError, OSError) as error:
+            raise InvalidValue("--address", address, _refused(error)) from None
+        _silence()
+        try:
+            yield
+        finally:
+            ray.shutdown()
+
+
+def _check_reachable(address: str) -> None:
+    """Say at once that nobody listens there; Ray itself would try for a minute."""
+    host, separator, port = address.removeprefix("ray://").partition("/")[0].rpartition(":")
+    if address in ("auto", "local") or not separator:
+        if address != "auto":
+            raise InvalidValue("--address", address, 'give "auto", HOST:PORT of the head, or ray://HOST:10001')
+        return
+    if not port.isdigit():
+        raise InvalidValue("--address", address, "the port must be a number, such as 6379, or 10001 for ray://")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_REACH_S).close()
+    except OSError as error:
+        cure = f"nothing answers there ({error.strerror or error}); start the cluster, or correct the address"
+        raise InvalidValue("--address", address, cure) from None
+
+
+def _refused(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    if type(error).__name__ == "AuthenticationError" or "uthentication" in text:
+        return "the cluster asks for its token; set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH to it"
+    if "ersion mismatch" in text:
+        return f"the versions here and there differ: {text[:200]}"
+    if "Could not find any running Ray instance" in text:
+        return "no cluster runs on this machine; start one with `ray start --head`, or leave the option out"
+    if "grpc" in text and "No module" in text:
+        return 'ray:// needs grpcio; install "ray[client]"'
+    return (
+        f"the cluster cannot be joined ({text[:200]}); from a machine that is none of its nodes, take ray://HOST:10001"
+    )
 
 
 def _silence() -> None:

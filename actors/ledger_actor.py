@@ -10,6 +10,7 @@ import numpy as np
 import ray
 from ray.exceptions import RayTaskError
 
+from .cluster import NAMESPACE
 from .job import LedgerSpec
 from .ledger_port import LedgerPort
 from .nodes import on_node
@@ -17,7 +18,6 @@ from .nodes import on_node
 if TYPE_CHECKING:
     from ..privacy.ledger import Grants, Refusal
 
-NAMESPACE = "dualfed"
 _QUERY_THREADS = 4
 _SWITCH_S = 0.0005
 _NAME_TAKEN_S = 10.0
