@@ -21,6 +21,7 @@ _PUBLIC: dict[str, str] = {
     "L1": ".algorithms.regularisers",
     "L2": ".algorithms.regularisers",
     "LeastSquaresProblem": ".algorithms.problems",
+    "Ledger": ".runs.ledger_client",
     "LogisticProblem": ".algorithms.problems",
     "Method": ".algorithms.method",
     "ModuleProblem": ".algorithms.problems",
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
     from .runs.config import RunConfig as RunConfig
     from .runs.data import Dataset as Dataset
     from .runs.estimate import estimate as estimate
+    from .runs.ledger_client import Ledger as Ledger
     from .runs.plots import plot as plot
     from .runs.presets import preset as preset
     from .runs.results import RunResult as RunResult

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
 import time
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,12 +16,14 @@ from ray.exceptions import RayTaskError
 
 from .cluster import NAMESPACE
 from .job import LedgerSpec
+from .ledger_desk import LedgerDesk
 from .ledger_port import LedgerPort
 from .nodes import on_node
 
 if TYPE_CHECKING:
     from ..privacy.ledger import Grants, Refusal
 
+_QUESTIONS = "questions"
 _QUERY_THREADS = 4
 _SWITCH_S = 0.0005
 _NAME_TAKEN_S = 10.0
@@ -39,14 +45,42 @@ class LedgerActor:
         # A charge that becomes ready while a question is computed gets the interpreter back after half a millisecond.
         sys.setswitchinterval(_SWITCH_S)
         self._ledger = spec.open()
+        self._folder = Path(spec.path).parent
+        self._desk: LedgerDesk | None = None
+        self._opening = threading.Lock()
 
     def call(self, name: str, *arguments: Any) -> Any:
         return getattr(self._ledger, name)(*arguments)
 
+    def process(self) -> int:
+        return os.getpid()
+
+    @ray.method(concurrency_group=_QUESTIONS)
+    def ask(self, question: str, arguments: Mapping[str, Any]) -> Any:
+        """One of ``ledger_desk.QUESTIONS``."""
+        with self._opening:
+            if self._desk is None:
+                self._desk = LedgerDesk(self._folder)
+        answer = self._desk.ask(question, **arguments)
+        if question == "about" and answer["state"] == "unknown":  # the driver is on another machine, and this is alive
+            answer["state"] = "running"
+        return answer
+
+
+def whereabouts(spec: LedgerSpec) -> dict[str, str]:
+    """Where a process elsewhere finds the run's ledger: the cluster's address, how it knows its users, and the name."""
+    return {
+        "address": ray.get_runtime_context().gcs_address,
+        "auth": os.environ.get("RAY_AUTH_MODE", "disabled").lower(),
+        "ledger": actor_name(spec.meta["run"]),
+        "namespace": NAMESPACE,
+    }
+
 
 def start_ledger(spec: LedgerSpec, node: str) -> Any:
     """Start a run's ledger under its name, on the node with its journal. The one that a lost driver left behind gives way."""
-    actor = ray.remote(LedgerActor).options(
+    grouped: Any = ray.remote(concurrency_groups={_QUESTIONS: _QUERY_THREADS})  # type: ignore[call-overload]
+    actor = grouped(LedgerActor).options(
         name=actor_name(spec.meta["run"]),
         namespace=NAMESPACE,
         num_cpus=0,
@@ -93,6 +127,10 @@ class RayLedger(LedgerPort):
 
     def answer(self, ticket: Any) -> Any:
         return result(ticket)
+
+    def process(self) -> int:
+        """The process that keeps the ledger, once it is up."""
+        return int(result(self._actor.process.remote()))
 
 
 def result(ticket: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 from collections import deque
@@ -16,7 +17,7 @@ from ray.exceptions import RayActorError, RayError
 from ..errors import RunBroken
 from .cluster import local_cluster
 from .job import Finished, Job, Listener, on_interrupt
-from .ledger_actor import RayLedger, result, start_ledger
+from .ledger_actor import RayLedger, result, start_ledger, whereabouts
 from .loop import Ending, Recorder, RoundLoop, RunSettings
 from .mirror import start_mirror
 from .nodes import nodes, on_node
@@ -46,9 +47,11 @@ class CoordinatorActor:
         self._fleet = RayFleet(specs, shards, test, home, gpus_per_host, mirror)
         self._events: deque[dict[str, Any]] = deque(maxlen=100_000)
         self._count, self._changed = 0, threading.Condition()
-        self._coordinator = loop(settings, plan, self._fleet, RayLedger(ledger), recorder, self._heard)
+        self._ledger = RayLedger(ledger)
+        self._coordinator = loop(settings, plan, self._fleet, self._ledger, recorder, self._heard)
 
     def run(self) -> tuple[Ending, np.ndarray]:
+        self._heard({"kind": "placed", "round": 0, "coordinator": os.getpid(), "ledger": self._ledger.process()})
         ending = self._coordinator.run()
         return ending, self._coordinator.model()
 
@@ -89,6 +92,7 @@ def run_ray(job: Job, listen: Listener, cpus: int) -> Finished:
         home = ray.get_runtime_context().get_node_id()
         mirror = start_mirror(home) if len(nodes()) > 1 else None
         ledger: Any = start_ledger(job.ledger, home)
+        listen({"kind": "connected", "round": 0, **whereabouts(job.ledger)})
         coordinator = _start_coordinator(job, ledger, home, mirror)
         try:
             running = coordinator.run.remote()

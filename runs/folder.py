@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import glob
 import json
 import os
 import shutil
@@ -78,6 +79,20 @@ def existing_folder(path: Path) -> Path:
             "RUN", str(path), "holds no run (no config.toml); give the folder that `dualfed run` printed"
         )
     return path
+
+
+def find_run(run: Path | str) -> Path:
+    """The folder of a run that is named by its folder, by its folder's name below ``dualfed-out``, or by the run's name,
+    which means the newest of that name there. Raises InvalidValue.
+    """
+    for folder in (Path(run), _ROOT / run):
+        if (folder / "config.toml").is_file():
+            return folder
+    numbered = {path: path.name.removeprefix(f"{run}-") for path in _ROOT.glob(f"{glob.escape(str(run))}-*")}
+    found = [path for path, number in numbered.items() if number.isdigit() and (path / "config.toml").is_file()]
+    if found:
+        return max(found, key=lambda path: int(numbered[path]))
+    return existing_folder(Path(run))
 
 
 @contextlib.contextmanager
