@@ -133,6 +133,16 @@ def on_interrupt(stop: Callable[[], object]) -> Iterator[None]:
 
 
 @contextmanager
+def stoppable() -> Iterator[None]:
+    """From here on a signal asks for a stop even while the run is still being set up: it then stops as it begins."""
+    with on_interrupt(_asked.set):
+        try:
+            yield
+        finally:
+            _asked.clear()
+
+
+@contextmanager
 def _on_signal(stop: Callable[[], object]) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield

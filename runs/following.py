@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..actors.feed import FEED, FeedReader
+from ..actors.run_file import read_run_file
 from ..errors import InvalidValue, RunBroken
 from .folder import user_of
 
@@ -24,14 +25,16 @@ def follow(folder: Path, listen: Callable[[dict[str, Any]], None]) -> str:
 
     Raises RunBroken if the process that carried it out is gone without having ended it.
     """
+    facts = read_run_file(folder)
+    if "rounds" in facts:
+        listen({**facts, "kind": "prepared", "round": 0})
     reader, ending = FeedReader(folder / FEED), None
-    begun = False
     while True:
         alone = user_of(folder) is None  # before reading: whatever was written by then is read below
         for event in reader.fresh():
-            if event["kind"] == "prepared" or (event["kind"] == "resumed" and not begun):
-                begun, ending = True, None
-            if event["kind"] == "ended":
+            if event["kind"] == "started":
+                ending = None
+            elif event["kind"] == "ended":
                 ending = str(event["ending"])
             listen(event)
         if alone:
