@@ -61,8 +61,11 @@ def _connect(address: str | None, auth: str | None) -> bool:
         return False
     if address is None:
         raise InvalidValue("address", None, "give the cluster's HOST:PORT, as the run's run.json states it")
-    if auth is not None:
-        os.environ.setdefault("RAY_AUTH_MODE", auth)
+    if auth is not None and "RAY_AUTH_MODE" not in os.environ:
+        os.environ["RAY_AUTH_MODE"] = auth
+        from ray._raylet import Config
+
+        Config.initialize("")  # Ray read the mode when it was imported
     logging.getLogger("ray").setLevel(logging.ERROR)
     try:
         ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR)
