@@ -6,8 +6,10 @@ import contextlib
 import logging
 import os
 import shutil
+import signal
 import socket
 import tempfile
+import threading
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,14 +48,15 @@ def local_cluster(cpus: int) -> Iterator[None]:
     folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
     logging.getLogger("ray").setLevel(logging.ERROR)
     try:
-        ray.init(
-            address="local",
-            num_cpus=cpus,
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            _temp_dir=str(folder),
-        )
+        with _own_handlers():
+            ray.init(
+                address="local",
+                num_cpus=cpus,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                _temp_dir=str(folder),
+            )
         _silence()
         yield
     finally:
@@ -65,6 +68,15 @@ def _be_quiet() -> None:
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"ray\.")
+
+
+@contextlib.contextmanager
+def _own_handlers() -> Iterator[None]:
+    """Put back the handler of SIGTERM that Ray replaces as it starts: with ours a run ends with a checkpoint."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    if threading.current_thread() is threading.main_thread() and before is not None:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextlib.contextmanager
@@ -90,13 +102,14 @@ def connected(address: str) -> Iterator[None]:
     with staged(f"{_PREFIX}{os.getpid()}-") as package:
         logging.getLogger("ray").setLevel(logging.ERROR)
         try:
-            ray.init(
-                address=address,
-                namespace=NAMESPACE,
-                runtime_env={"py_modules": [str(package)]},
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-            )
+            with _own_handlers():
+                ray.init(
+                    address=address,
+                    namespace=NAMESPACE,
+                    runtime_env={"py_modules": [str(package)]},
+                    log_to_driver=False,
+                    logging_level=logging.ERROR,
+                )
         except (ray.exceptions.RayError, ConnectionError, RuntimeError, ValueError, OSError) as error:
             raise InvalidValue("--address", address, _refused(error)) from None
         _silence()

@@ -60,7 +60,7 @@ def ask_to_stop(folder: Path) -> None:
         cure = f"goes on on {user.get('host', 'another machine')}; stop it there"
         raise InvalidValue("RUN", str(folder), cure)
     try:
-        os.kill(user["pid"], signal.SIGTERM)
+        os.kill(user["pid"], signal.SIGINT)  # SIGTERM is Ray's own for the seconds in which it starts
     except PermissionError:
         raise InvalidValue("RUN", str(folder), "belongs to another user, who alone may stop it") from None
 
