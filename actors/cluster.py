@@ -80,7 +80,7 @@ def _own_handlers() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def connected(address: str) -> Iterator[None]:
+def connected(address: str, auth: str | None = None) -> Iterator[None]:
     """Connect this process to a cluster that others keep, and bring the package along for nodes that lack it.
 
     Where this process is connected already, that connection is used and left.
@@ -88,6 +88,7 @@ def connected(address: str) -> Iterator[None]:
     Args:
         address: ``auto`` for the cluster of this machine, ``HOST:PORT`` of a head from one of its nodes, or
             ``ray://HOST:PORT`` from anywhere.
+        auth: how the cluster knows its users (``token`` or ``disabled``); None leaves it to the environment.
 
     Raises:
         InvalidValue: there is no cluster, or it does not let this process in.
@@ -99,6 +100,11 @@ def connected(address: str) -> Iterator[None]:
         yield
         return
     _check_reachable(address)
+    if auth is not None and "RAY_AUTH_MODE" not in os.environ:
+        from ray._raylet import Config
+
+        os.environ["RAY_AUTH_MODE"] = auth
+        Config.initialize("")  # Ray read the mode when it was imported
     with staged(f"{_PREFIX}{os.getpid()}-") as package:
         logging.getLogger("ray").setLevel(logging.ERROR)
         try:

@@ -81,7 +81,7 @@ def _ask_holder(user: dict[str, Any]) -> None:
     from ..actors.cluster import connected
     from ..actors.held_run import holder_named
 
-    with connected(user["address"]):
+    with connected(user["address"], user.get("auth")):
         try:
             ray.get(holder_named(user["actor"]).request_stop.remote())
         except (ValueError, ray.exceptions.RayActorError):

@@ -124,7 +124,7 @@ def prepare(config: RunConfig, folder: Path, given: Given, resumed_to: int | Non
             dataset.test_features, dataset.test_labels, np.array([0, len(dataset.test_labels)]), np.dtype(config.dtype)
         ),
         ledger=_ledger(config, folder, method, len(sizes), plan),
-        recorder=FileRecorder(folder, resumed_to, method.status),
+        recorder=FileRecorder(folder.resolve(), resumed_to, method.status),
         loop=Coordinator if graph is None else GraphCoordinator,
         gpus_per_host=config.actors.gpus_per_actor,
     )
