@@ -164,12 +164,19 @@ def _silence() -> None:
         worker.print_to_stdstream = lambda *_arguments, **_named: None
 
 
-def remove_leftovers() -> list[Path]:
-    """Remove the temporary folders of runs whose process is gone; the folders removed."""
-    removed = []
+def leftovers() -> list[Path]:
+    """The temporary folders of this user's runs whose process is gone."""
+    found = []
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
         owner = folder.name.removeprefix(_PREFIX).split("-")[0]
         if owner.isdigit() and not psutil.pid_exists(int(owner)) and folder.stat().st_uid == os.getuid():
-            shutil.rmtree(folder, ignore_errors=True)
-            removed.append(folder)
+            found.append(folder)
+    return found
+
+
+def remove_leftovers() -> list[Path]:
+    """Remove the temporary folders of runs whose process is gone; the folders removed."""
+    removed = leftovers()
+    for folder in removed:
+        shutil.rmtree(folder, ignore_errors=True)
     return removed

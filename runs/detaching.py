@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -44,6 +45,10 @@ def detached(command: Sequence[str], folder: Path) -> int:
         code = process.wait()
         said.seek(began)
         text = said.read().decode(errors="replace")
+    if command[0] == "run" and not (folder / "config.toml").exists():  # nothing began: leave nothing
+        log.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            folder.rmdir()
     print("\n".join(text.strip().splitlines()[-_TOLD_LINES:]), file=sys.stderr)
     return code
 

@@ -103,7 +103,11 @@ def watched(remote: Remote, listen: Listener, name: str) -> RunResult:
     from ..actors.job import on_interrupt
     from .results import load_result
 
-    with on_interrupt(remote.holder.request_stop.remote):
+    def stop() -> None:
+        with contextlib.suppress(Exception):  # one that has ended meanwhile needs no stop
+            remote.holder.request_stop.remote()
+
+    with on_interrupt(stop):
         folder = watch_holder(remote.holder, listen)
     let_go(remote.holder)
     if remote.shared:
