@@ -70,7 +70,7 @@ def cluster(bare):
     """A cluster of that environment, with its dashboard; its address for jobs."""
     folder = tempfile.mkdtemp(prefix="job-", dir="/tmp")  # short: sockets in it may not have long names
     port, jobs = free_port(), free_port()
-    quiet = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", "RAY_enable_metrics_collection": "0"}
+    quiet = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
     options = [f"--port={port}", f"--dashboard-port={jobs}", f"--temp-dir={folder}", "--num-cpus=2", "--block"]
     head = subprocess.Popen(
         [bare, *RAY, "start", "--head", "--include-dashboard=true", "--disable-usage-stats", *options],
@@ -105,14 +105,18 @@ def test_a_job_brings_the_package_along(bare, cluster, tmp_path):
     assert "ray job submit" in staged.stdout
     assert {path.name for path in (tmp_path / "job").iterdir()} == {"dualfed", "run.toml"}
     entry = [bare, "-m", "dualfed", "run", "run.toml", "--address", "auto", "--out", str(tmp_path / "out")]
-    submitted = subprocess.run(
-        [bare, *RAY, "job", "submit", "--address", cluster, "--working-dir", str(tmp_path / "job"), "--", *entry],
-        capture_output=True,
-        text=True,
-        timeout=200,
-        cwd=tmp_path,
-        env={**os.environ, "RAY_AUTH_MODE": "disabled"},
-    )
+    for _ in range(20):
+        submitted = subprocess.run(
+            [bare, *RAY, "job", "submit", "--address", cluster, "--working-dir", str(tmp_path / "job"), "--", *entry],
+            capture_output=True,
+            text=True,
+            timeout=200,
+            cwd=tmp_path,
+            env={**os.environ, "RAY_AUTH_MODE": "disabled"},
+        )
+        if "No available agent" not in submitted.stderr:  # which comes up some seconds after the dashboard
+            break
+        time.sleep(2)
     assert submitted.returncode == 0, submitted.stdout + submitted.stderr
     assert "succeeded" in submitted.stdout
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
