@@ -14,6 +14,7 @@ import numpy as np
 import ray
 from ray.exceptions import RayTaskError
 
+from .cluster import NAMESPACE
 from .job import LedgerSpec
 from .ledger_desk import LedgerDesk
 from .ledger_port import LedgerPort
@@ -22,7 +23,6 @@ from .nodes import on_node
 if TYPE_CHECKING:
     from ..privacy.ledger import Grants, Refusal
 
-NAMESPACE = "dualfed"
 _QUESTIONS = "questions"
 _QUERY_THREADS = 4
 _SWITCH_S = 0.0005

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 _HEAD = "node:__internal_head__"
+_ANSWER_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,11 @@ def nodes() -> list[Node]:
         if each["Alive"]
     ]
     return sorted(found, key=lambda node: (not node.head, node.address, node.id))
+
+
+def nodes_lost() -> list[str]:
+    """Names of nodes that the cluster had and has no more."""
+    return [f"{each['NodeManagerHostname']} ({each['NodeID'][:8]})" for each in ray.nodes() if not each["Alive"]]
 
 
 def head_node() -> Node:
@@ -79,3 +86,21 @@ class Spread:
 
     def _capacity(self, node: Node) -> float:
         return node.gpus if self._gpus else node.cpus
+
+
+def free_memory(found: list[Node]) -> list[float]:
+    """Bytes of main memory that are free now on each node; where a node does not answer, what Ray may give out there."""
+    asked = [_available.options(scheduling_strategy=on_node(node.id)).remote() for node in found]
+    answered, _ = ray.wait(asked, num_returns=len(asked), timeout=_ANSWER_S)
+    known = {}
+    for ticket in answered:
+        with contextlib.suppress(ray.exceptions.RayError):
+            known[ticket] = float(ray.get(ticket))
+    return [known.get(ticket, node.memory) for ticket, node in zip(asked, found)]
+
+
+@ray.remote(num_cpus=0, max_retries=0)
+def _available() -> int:
+    import psutil
+
+    return int(psutil.virtual_memory().available)

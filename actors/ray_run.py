@@ -89,7 +89,8 @@ def run_ray(job: Job, listen: Listener, cpus: int) -> Finished:
     def stop() -> None:
         stopping.set()
         for actor in started:
-            actor.request_stop.remote()
+            with contextlib.suppress(Exception):  # one that has ended meanwhile needs no stop
+                actor.request_stop.remote()
 
     # From the first moment on: an interrupt while Ray starts becomes a stop after the first round.
     with on_interrupt(stop), local_cluster(cpus):

@@ -13,6 +13,7 @@ import typer
 from .. import __version__
 from ..errors import DualfedError
 from .cli_audit import audit
+from .cli_cluster import doctor, fetch, stage, stop, watch
 from .cli_compare import compare, report, sweep
 from .cli_data import data_app
 from .cli_ledger import ledger_app
@@ -35,6 +36,11 @@ app.command()(reproduce)
 app.command()(compare)
 app.command()(sweep)
 app.command()(report)
+app.command()(watch)
+app.command()(stop)
+app.command()(fetch)
+app.command()(stage)
+app.command()(doctor)
 
 
 class Engine(StrEnum):
@@ -47,6 +53,16 @@ class Engine(StrEnum):
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run, as `dualfed run` printed it.")]
 EngineOption = Annotated[
     Engine | None, typer.Option(help="Run on Ray actors, or all in this process.", show_default=False)
+]
+
+AddressOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS", help="Run on a Ray cluster: auto, HOST:PORT or ray://HOST:PORT.", show_default=False
+    ),
+]
+DetachOption = Annotated[
+    bool, typer.Option("--detach", help="Return once the run has begun; `dualfed watch` shows how it goes on.")
 ]
 
 
@@ -85,20 +101,24 @@ def run(
     dry: Annotated[
         bool, typer.Option("--dry", help="Only say what the run would take: memory, time, messages, ε.")
     ] = False,
+    address: AddressOption = None,
+    detach: DetachOption = False,
 ) -> None:
     """Run a preset or a configuration and leave a folder with its results."""
     from .cli_run import run as start
 
     chosen = None if engine is None else engine.value
-    raise typer.Exit(start(source, settings or [], out, chosen, name, seed, dry))
+    raise typer.Exit(start(source, settings or [], out, chosen, name, seed, dry, address, detach))
 
 
 @app.command()
-def resume(folder: RunFolder, engine: EngineOption = None) -> None:
+def resume(
+    folder: RunFolder, engine: EngineOption = None, address: AddressOption = None, detach: DetachOption = False
+) -> None:
     """Go on with a run that was stopped, from its last checkpoint."""
     from .cli_run import resume as go_on
 
-    raise typer.Exit(go_on(folder, None if engine is None else engine.value))
+    raise typer.Exit(go_on(folder, None if engine is None else engine.value, address, detach))
 
 
 @app.command()

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import secrets
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ from ..actors.coordinator import Coordinator
 from ..actors.graph_coordinator import GraphCoordinator
 from ..actors.host import HostSpec, Neighbourhood
 from ..actors.job import Job, LedgerSpec
-from ..actors.layout import check_memory, host_count, place_clients
+from ..actors.layout import check_room, host_count, place_clients
 from ..actors.loop import RunSettings
 from ..actors.messages import HostShard
 from ..actors.plan import Plan
@@ -103,7 +104,8 @@ def prepare(config: RunConfig, folder: Path, given: Given, resumed_to: int | Non
     _check_records(problem, dataset)
     sizes = np.array([len(rows) for rows in members], dtype=np.int64)
     weights = len(sizes) * sizes / sizes.sum() if config.problem.weights == "by-size" else np.ones(len(sizes))
-    if config.actors.device == "cuda" and not torch.cuda.is_available():
+    on_cluster = "ray" in sys.modules and sys.modules["ray"].is_initialized()  # whose other nodes may have one
+    if config.actors.device == "cuda" and not on_cluster and not torch.cuda.is_available():
         raise InvalidValue("actors.device", "cuda", 'torch sees no GPU on this machine; take "cpu"')
     _check_mechanism(method, config)
     method.validate(problem, sizes, weights, config.privacy.mode != "none")
@@ -138,7 +140,7 @@ def prepare(config: RunConfig, folder: Path, given: Given, resumed_to: int | Non
             dataset.test_features, dataset.test_labels, np.array([0, len(dataset.test_labels)]), np.dtype(config.dtype)
         ),
         ledger=_ledger(config, folder, method, len(sizes), plan),
-        recorder=FileRecorder(folder, resumed_to, method.status),
+        recorder=FileRecorder(folder.resolve(), resumed_to, method.status),
         loop=GraphCoordinator if graph is not None else AsyncCoordinator if asynchronous else Coordinator,
         gpus_per_host=config.actors.gpus_per_actor,
     )
@@ -255,7 +257,7 @@ def _specs(
         item = np.dtype(config.dtype).itemsize
         rows = sum(row.numel() for row in method.init(torch.zeros(problem.dim)).values())
         state = 2 * rows * len(sizes) * item
-        check_memory(len(blocks), int(sizes.sum()) * problem.n_features * item, state)
+        check_room(len(blocks), config.actors.gpus_per_actor, int(sizes.sum()) * problem.n_features * item, state)
         (folder / "state").mkdir(mode=0o700, exist_ok=True)
     key, start = noise_key(config.seed if config.privacy.noise == "seeded" else None), problem.start(config.seed)
     return [

@@ -137,6 +137,13 @@ def _ending(folder: Path) -> str:
 
 
 def _run(prepared: Prepared, folder: Path, listen: Listener | None) -> RunResult:
+    from ..actors.job import stoppable
+
+    with stoppable():
+        return _begun(prepared, folder, listen)
+
+
+def _begun(prepared: Prepared, folder: Path, listen: Listener | None) -> RunResult:
     with room_on_disk(folder):
         run_file = RunFile(folder, _identity(prepared))
     hear = run_file.listening(listen or _ignore)
