@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .graph_clock import GraphClock
 from .loop import RoundLoop
 from .messages import Answer, GraphDiagnosis, Heading, Lost, Missing, Outcome, Parcel, Sent, StepTask
+from .timing import Timekeeper, TimeSettings
 
 if TYPE_CHECKING:
     from ..privacy.ledger import Grants
@@ -34,6 +36,17 @@ class GraphCoordinator(RoundLoop):
 
     The coordinator sees references, sums over hosts and the ledger; no actor holds all states.
     """
+
+    _graph_clock: GraphClock | None = None
+
+    def _clock(self, settings: TimeSettings) -> GraphClock:
+        keeper = Timekeeper(settings, self._settings.clients)
+        assert settings.links is not None
+        clock = GraphClock(keeper, self._fleet, self._host_of, self._emit, self._recorder)
+        clock.set_up(self._settings.clients, settings.links, self._settings.mixing_rounds + 1)
+        self._edges_of = [np.isin(settings.links[:, 0], members) for members in self._settings.hosts]
+        self._graph_clock = clock
+        return clock
 
     def model(self) -> np.ndarray:
         """The average ``[d]`` of the released states."""
@@ -60,13 +73,19 @@ class GraphCoordinator(RoundLoop):
         tickets = {}
         for host in hosts:
             mine = None if grants is None else self._host_of[grants.clients] == host
-            granted = (
+            clients, numbers, events = (
                 (_NOBODY, _NOBODY, _NOBODY)
                 if grants is None or mine is None
                 else (grants.clients[mine], grants.numbers[mine], grants.events[mine])
             )
-            tickets[host] = self._fleet.call(host, "step", StepTask(step, t, *granted), self._inbox(host))
+            task = StepTask(step, t, clients, numbers, events, self._heard(host, step))
+            tickets[host] = self._fleet.call(host, "step", task, self._inbox(host))
         return tickets
+
+    def _heard(self, host: int, step: int) -> np.ndarray | None:
+        """Which messages to this host's clients came through after the exchange before ``step``."""
+        lost = None if self._graph_clock is None else self._graph_clock.lost_before(step)
+        return None if lost is None else ~lost[self._edges_of[host]]
 
     def _inbox(self, host: int) -> dict[int, Parcel]:
         return {source: box[host] for source, box in enumerate(self._outboxes) if host in box}

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..algorithms.method import GraphMethod
+from ..algorithms.method import GraphMethod, State
 from .host import Host, HostSpec
 from .messages import GraphDiagnosis, Heading, HostShard, Parcel, Sent, StepResult, StepTask
 
@@ -30,8 +30,8 @@ class GraphHost(Host):
 
     def enter(self) -> Sent:
         """What neighbouring hosts need of the released states, and the sum of all of them ``[d]``."""
-        x = self._states.read(self._everyone)["x"]
-        return Sent(self._sum(x), self._parcels(x))
+        state = self._states.read(self._everyone)
+        return Sent(self._sum(state["x"]), self._parcels_of(state))
 
     def take_back(self, first_void_step: int) -> Sent:
         """Return to the states before this exchange."""
@@ -47,7 +47,7 @@ class GraphHost(Host):
         """One exchange: the pull of the neighbours, the increments of the clients that were granted a release, (Z8)."""
         began = time.perf_counter()
         state = self._states.read(self._everyone)
-        pull = self._product(self._laplacian, state["x"], incoming)
+        pull = self._pull(state, task, incoming)
         increment, clipped, counts = None, 0, {}
         if len(task.clients):
             slots, cohort = self._cohort(task.clients)
@@ -61,11 +61,23 @@ class GraphHost(Host):
                 self._heading = Heading(len(slots), found.heading.numpy())
             increment = released if all_release else torch.zeros_like(pull).index_copy_(0, where, released)
             clipped = int(gate.clipped.sum())
-        new = self._method.advance(state, pull, increment, self._spec.clients, task.round)
+        new = self._completed(self._method.advance(state, pull, increment, self._spec.clients, task.round))
         self._states.write(self._everyone, task.step, new)
         seconds = time.perf_counter() - began
         result = StepResult(self._spec.host, self._sum(new["x"]), len(task.clients), clipped, counts, seconds)
-        return Sent(result, self._parcels(new["x"]))
+        return Sent(result, self._parcels_of(new))
+
+    def _pull(self, state: State, task: StepTask, incoming: Mapping[int, Parcel]) -> Tensor:
+        """What the neighbours' states come to for each client, ``[n, d]``: ℒx."""
+        return self._product(self._laplacian, state["x"], incoming)
+
+    def _completed(self, state: State) -> State:
+        """The new state with what a host itself keeps of it."""
+        return state
+
+    def _parcels_of(self, state: State) -> dict[int, Parcel]:
+        """What neighbouring hosts need of a state."""
+        return self._parcels(state["x"])
 
     def begin_mixing(self) -> Sent:
         """Start plain gossip on a copy of the released states: post-processing, it reveals nothing new."""

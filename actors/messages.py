@@ -87,6 +87,8 @@ class StepTask:
         step: the number of the exchange, from 1; rows are stamped with it.
         round: the release round t, or 0 for an exchange without data.
         clients, numbers, events: the grants of this host's clients that release; empty where none do.
+        heard: by edge of this host's clients, sorted by client and neighbour, whether the neighbour's last message came
+            through; None: all of them.
     """
 
     step: int
@@ -94,6 +96,7 @@ class StepTask:
     clients: np.ndarray
     numbers: np.ndarray
     events: np.ndarray
+    heard: np.ndarray | None = None
 
 
 @dataclass(frozen=True)

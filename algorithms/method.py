@@ -144,6 +144,9 @@ class GraphMethod(Method):
     """
 
     family: ClassVar[Literal["server", "graph"]] = "graph"
+    per_edge: ClassVar[bool] = (
+        False  # True: with state x, y and a penalty ρ, equal to (Z2, Z9), so messages may be lost
+    )
     mixing_rounds: int
     final_mixing: int
 

@@ -250,6 +250,7 @@ def _specs(
             neighbourhood=None if near is None else near[host],
             threads=config.actors.threads,
             device=config.actors.device,
+            per_edge=config.policy.kind == "lossy",
         )
         for host, block in enumerate(blocks)
     ]
@@ -285,6 +286,7 @@ def _settings(
             participants,
             sum(len(block) for block in blocks),
             problem.dim * np.dtype(config.dtype).itemsize,
+            graph,
         ),
         on_error=config.policy.on_error,
         retries=config.policy.retries,
