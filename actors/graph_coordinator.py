@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -61,6 +61,7 @@ class GraphCoordinator(RoundLoop):
             self._outboxes.append(sent.parcels)
 
     def _send(self, t: int, grants: Grants | None) -> dict[int, Any]:
+        self._granted_now = grants
         return self._step(self._first_step(t), t, grants, range(self._fleet.hosts))
 
     def _first_step(self, t: int) -> int:
@@ -78,7 +79,8 @@ class GraphCoordinator(RoundLoop):
                 if grants is None or mine is None
                 else (grants.clients[mine], grants.numbers[mine], grants.events[mine])
             )
-            task = StepTask(step, t, clients, numbers, events, self._heard(host, step))
+            isolate = self._settings.on_error != "stop"
+            task = StepTask(step, t, clients, numbers, events, self._heard(host, step), isolate)
             tickets[host] = self._fleet.call(host, "step", task, self._inbox(host))
         return tickets
 
@@ -89,6 +91,30 @@ class GraphCoordinator(RoundLoop):
 
     def _inbox(self, host: int) -> dict[int, Parcel]:
         return {source: box[host] for source, box in enumerate(self._outboxes) if host in box}
+
+    def _despite_errors(self, t: int, outcomes: dict[int, Outcome]) -> dict[int, Outcome]:
+        """A host whose clients may try again makes its step again, the others of its clients with the grants they have:
+        what it made before has reached nobody."""
+        left = self._settings.retries if self._settings.on_error == "retry" else 0
+        mine = self._granted_now
+        again = dict(outcomes)
+        while True:
+            failing = {
+                host: outcome.value.value.errors
+                for host, outcome in again.items()
+                if isinstance(outcome, Answer) and isinstance(outcome.value, Sent) and outcome.value.value.errors
+            }
+            errors = [error for each in failing.values() for error in each]
+            self._tell_errors(t, errors)
+            if not errors or not left or (new := self._grant_again(t, errors)) is None:
+                return outcomes
+            left -= 1
+            mine = _replaced(mine, new)
+            step = self._first_step(t)
+            hosts = [host for host in failing if len(self._of_host(new, host))]
+            self._fleet.gather({host: self._fleet.call(host, "take_back", step) for host in hosts})
+            again = self._fleet.gather(self._step(step, t, mine, hosts))
+            outcomes |= again
 
     def _absorb(self, t: int, grants: Grants | None, outcomes: dict[int, Outcome]) -> tuple[int, float]:
         released, busy = self._settle_step(self._first_step(t), t, grants, outcomes)
@@ -234,6 +260,15 @@ class GraphCoordinator(RoundLoop):
         order = np.argsort(np.concatenate(self._settings.hosts), kind="stable")
         states = {name: np.concatenate([part[name] for part in parts.values()])[order] for name in parts[0]}
         self._emit({"kind": "states", "round": t, "x0": self.model(), **states})
+
+
+def _replaced(grants: Grants | None, new: Grants) -> Grants:
+    """``grants`` with new ones in place of the same clients' old ones, ascending."""
+    assert grants is not None
+    numbers, events = grants.numbers.copy(), grants.events.copy()
+    where = np.searchsorted(grants.clients, new.clients)
+    numbers[where], events[where] = new.numbers, new.events
+    return replace(grants, numbers=numbers, events=events)
 
 
 def _common_share(headings: list[Heading]) -> float:

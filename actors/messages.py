@@ -19,6 +19,15 @@ class HostShard:
 
 
 @dataclass(frozen=True)
+class ClientError:
+    """A client's own code raised: what, and its traceback as text."""
+
+    client: int
+    error: str
+    trace: str
+
+
+@dataclass(frozen=True)
 class RoundTask:
     """One round's work for one host.
 
@@ -26,6 +35,7 @@ class RoundTask:
         round: t, from 1.
         total: ``[d]`` float64, the sum of all clients' last uploads, from which the method makes its broadcast.
         clients: ``[k]`` granted clients of this host, ascending; numbers, events: their grants.
+        isolate: leave out clients that raise, and answer with their errors.
     """
 
     round: int
@@ -33,6 +43,7 @@ class RoundTask:
     clients: np.ndarray
     numbers: np.ndarray
     events: np.ndarray
+    isolate: bool = False
 
 
 @dataclass(frozen=True)
@@ -45,6 +56,7 @@ class RoundResult:
     released: int
     clipped: int
     seconds: float
+    errors: tuple[ClientError, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -54,6 +66,7 @@ class Worked:
     host: int
     clipped: int
     seconds: float
+    errors: tuple[ClientError, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -89,6 +102,7 @@ class StepTask:
         clients, numbers, events: the grants of this host's clients that release; empty where none do.
         heard: by edge of this host's clients, sorted by client and neighbour, whether the neighbour's last message came
             through; None: all of them.
+        isolate: let clients that raise add nothing (Δ̃ = 0), and answer with their errors.
     """
 
     step: int
@@ -97,6 +111,7 @@ class StepTask:
     numbers: np.ndarray
     events: np.ndarray
     heard: np.ndarray | None = None
+    isolate: bool = False
 
 
 @dataclass(frozen=True)
@@ -109,6 +124,7 @@ class StepResult:
     clipped: int
     counts: dict[str, int]
     seconds: float
+    errors: tuple[ClientError, ...] = ()
 
 
 @dataclass(frozen=True)
