@@ -155,7 +155,11 @@ class AsyncCoordinator(Coordinator):
         for clients, ticket in self._batches.pop(host, []):
             outcome: Outcome = self._fleet.gather({host: ticket})[host]
             if isinstance(outcome, Answer):
-                self._clipped += outcome.value.clipped, len(clients)
+                errors = outcome.value.errors
+                self._clipped += outcome.value.clipped, len(clients) - len(errors)
+                self._tell_errors(self._done + 1, errors)
+                for error in errors:
+                    self._give_up(error.client, arrived)
             elif isinstance(outcome, Lost):
                 lost = [] if arrived is None else [arrived]
                 for task in lost:
@@ -164,6 +168,14 @@ class AsyncCoordinator(Coordinator):
                 return
             else:
                 self._failed(self._done + 1, clients, outcome)
+
+    def _give_up(self, client: int, arrived: Task | None) -> None:
+        """A client raised: this work of it is void, and after too many in a row it begins no more."""
+        at_work = arrived if arrived is not None and arrived.client == client else self._flight.tasks[client]
+        at_work.gone = True
+        self._errors_in_a_row[client] += 1
+        if self._errors_in_a_row[client] > self._settings.retries:
+            self._exhausted[client] = True
 
     def _rebuild(self, t: int, clients: np.ndarray, lost: Lost, void_from: int | None = None) -> Any:
         """What a lost host's clients were at work on, or had waiting there, is gone; they begin anew when it would have

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
+from .client_errors import joined
 from .loop import RoundLoop
 from .messages import Answer, Diagnosis, Lost, Outcome, RoundTask
 
@@ -87,9 +88,35 @@ class Coordinator(RoundLoop):
         """The work of the granted clients, by host."""
         kept, hosts = self._kept(), self._host_of[grants.clients]
         return {
-            host: RoundTask(t, kept, *(part[hosts == host] for part in (grants.clients, grants.numbers, grants.events)))
+            host: RoundTask(
+                t,
+                kept,
+                grants.clients[hosts == host],
+                grants.numbers[hosts == host],
+                grants.events[hosts == host],
+                isolate=self._settings.on_error != "stop",
+            )
             for host in np.unique(hosts).tolist()
         }
+
+    def _despite_errors(self, t: int, outcomes: dict[int, Outcome]) -> dict[int, Outcome]:
+        latest, left = outcomes, self._settings.retries if self._settings.on_error == "retry" else 0
+        outcomes = dict(outcomes)
+        while True:
+            answers = [outcome.value for outcome in latest.values() if isinstance(outcome, Answer)]
+            errors = [error for result in answers for error in result.errors]
+            self._tell_errors(t, errors)
+            if not errors or not left or (grants := self._grant_again(t, errors)) is None:
+                return outcomes
+            left -= 1
+            tasks = self._tasks(t, grants)
+            latest = self._fleet.gather({host: self._fleet.call(host, "round", task) for host, task in tasks.items()})
+            fresh = bool(getattr(self._settings, "fresh_uploads", False))
+            for host, outcome in latest.items():
+                earlier = outcomes[host]
+                if isinstance(outcome, Answer) and isinstance(earlier, Answer):
+                    outcome = Answer(host, joined([earlier.value, outcome.value], fresh))
+                outcomes[host] = outcome
 
     def _work_in_vain(self, t: int, void: Grants) -> None:
         """Clients that will be late: their state will be that of the last release that was used. The virtual clock knows

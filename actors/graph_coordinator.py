@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .graph_clock import GraphClock
 from .loop import RoundLoop
 from .messages import Answer, Failed, GraphDiagnosis, Heading, Lost, Missing, Outcome, Parcel, Sent, StepTask
+from .timing import Timekeeper, TimeSettings
 
 if TYPE_CHECKING:
     from ..privacy.ledger import Grants
@@ -37,6 +39,17 @@ class GraphCoordinator(RoundLoop):
     The coordinator sees references, sums over hosts and the ledger; no actor holds all states.
     """
 
+    _graph_clock: GraphClock | None = None
+
+    def _clock(self, settings: TimeSettings) -> GraphClock:
+        keeper = Timekeeper(settings, self._settings.clients)
+        assert settings.links is not None
+        clock = GraphClock(keeper, self._fleet, self._host_of, self._emit, self._recorder)
+        clock.set_up(self._settings.clients, settings.links, self._settings.mixing_rounds + 1)
+        self._edges_of = [np.isin(settings.links[:, 0], members) for members in self._settings.hosts]
+        self._graph_clock = clock
+        return clock
+
     def model(self) -> np.ndarray:
         """The average ``[d]`` of the released states."""
         return np.asarray(np.sum(self._totals, axis=0) / self._settings.clients)
@@ -50,6 +63,7 @@ class GraphCoordinator(RoundLoop):
             self._outboxes.append(sent.parcels)
 
     def _send(self, t: int, grants: Grants | None) -> dict[int, Any]:
+        self._granted_now = grants
         return self._step(self._first_step(t), t, grants, range(self._fleet.hosts))
 
     def _first_step(self, t: int) -> int:
@@ -62,16 +76,47 @@ class GraphCoordinator(RoundLoop):
         tickets = {}
         for host in hosts:
             mine = None if grants is None else self._host_of[grants.clients] == host
-            granted = (
+            clients, numbers, events = (
                 (_NOBODY, _NOBODY, _NOBODY)
                 if grants is None or mine is None
                 else (grants.clients[mine], grants.numbers[mine], grants.events[mine])
             )
-            tickets[host] = self._fleet.call(host, "step", StepTask(step, t, *granted), self._inbox(host))
+            isolate = self._settings.on_error != "stop"
+            task = StepTask(step, t, clients, numbers, events, self._heard(host, step), isolate)
+            tickets[host] = self._fleet.call(host, "step", task, self._inbox(host))
         return tickets
+
+    def _heard(self, host: int, step: int) -> np.ndarray | None:
+        """Which messages to this host's clients came through after the exchange before ``step``."""
+        lost = None if self._graph_clock is None else self._graph_clock.lost_before(step)
+        return None if lost is None else ~lost[self._edges_of[host]]
 
     def _inbox(self, host: int) -> dict[int, Parcel]:
         return {source: box[host] for source, box in enumerate(self._outboxes) if host in box}
+
+    def _despite_errors(self, t: int, outcomes: dict[int, Outcome]) -> dict[int, Outcome]:
+        """A host whose clients may try again makes its step again, the others of its clients with the grants they have:
+        what it made before has reached nobody."""
+        left = self._settings.retries if self._settings.on_error == "retry" else 0
+        mine = self._granted_now
+        again = dict(outcomes)
+        while True:
+            failing = {
+                host: outcome.value.value.errors
+                for host, outcome in again.items()
+                if isinstance(outcome, Answer) and isinstance(outcome.value, Sent) and outcome.value.value.errors
+            }
+            errors = [error for each in failing.values() for error in each]
+            self._tell_errors(t, errors)
+            if not errors or not left or (new := self._grant_again(t, errors)) is None:
+                return outcomes
+            left -= 1
+            mine = _replaced(mine, new)
+            step = self._first_step(t)
+            hosts = [host for host in failing if len(self._of_host(new, host))]
+            self._fleet.gather({host: self._fleet.call(host, "take_back", step) for host in hosts})
+            again = self._fleet.gather(self._step(step, t, mine, hosts))
+            outcomes |= again
 
     def _absorb(self, t: int, grants: Grants | None, outcomes: dict[int, Outcome]) -> tuple[int, float]:
         released, busy = self._settle_step(self._first_step(t), t, grants, outcomes)
@@ -242,6 +287,15 @@ class GraphCoordinator(RoundLoop):
         order = np.argsort(np.concatenate(self._settings.hosts), kind="stable")
         states = {name: np.concatenate([part[name] for part in parts.values()])[order] for name in parts[0]}
         self._emit({"kind": "states", "round": t, "x0": self.model(), **states})
+
+
+def _replaced(grants: Grants | None, new: Grants) -> Grants:
+    """``grants`` with new ones in place of the same clients' old ones, ascending."""
+    assert grants is not None
+    numbers, events = grants.numbers.copy(), grants.events.copy()
+    where = np.searchsorted(grants.clients, new.clients)
+    numbers[where], events[where] = new.numbers, new.events
+    return replace(grants, numbers=numbers, events=events)
 
 
 def _common_share(headings: list[Heading]) -> float:

@@ -14,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from ..algorithms.method import Cohort, Method
+from ..algorithms.method import Cohort, Method, State
 from ..algorithms.problems.base import Problem
 from ..algorithms.shards import Shards
 from ..errors import InvalidValue
@@ -35,6 +35,7 @@ class Neighbourhood:
         ghosts: nodes of other hosts that neighbour one of its own, ascending.
         ghosts_of: for each neighbouring host, where its nodes stand among the ghosts.
         rows_for: for each neighbouring host, the own rows that it needs, ascending.
+        degree: the largest degree of the whole graph.
     """
 
     exchange: Any
@@ -42,6 +43,7 @@ class Neighbourhood:
     ghosts: np.ndarray
     ghosts_of: dict[int, np.ndarray]
     rows_for: dict[int, np.ndarray]
+    degree: int = 0
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ class HostSpec:
         state_path: the file that keeps the states across a loss of the process; ``None`` for memory alone.
         neighbourhood: its part of the graph, for methods over one.
         threads: torch threads of this process; ``None`` leaves them as they are.
+        per_edge: whether messages between neighbours may be lost, so that the exchange goes by edges.
         device: ``cpu`` or ``cuda``: where its records and its work are.
     """
 
@@ -79,6 +82,7 @@ class HostSpec:
     neighbourhood: Neighbourhood | None = None
     threads: int | None = None
     device: str = "cpu"
+    per_edge: bool = False
 
 
 class Host:
@@ -96,7 +100,7 @@ class Host:
         self._row_of = {int(client): row for row, client in enumerate(spec.clients)}
         self._start = torch.as_tensor(spec.start, dtype=self._dtype, device=self._device)
         path = None if spec.state_path is None else Path(spec.state_path)
-        self._states = StateStore(spec.method.init(self._start), len(spec.clients), path, self._device)
+        self._states = StateStore(self._beginning(spec), len(spec.clients), path, self._device)
         opened = None if path is None else path.with_suffix(".records")
         self._opened = OpenedRecords(self._shards, spec.clients, opened) if spec.method.opens else None
 
@@ -115,6 +119,10 @@ class Host:
     def linger(self, due: np.ndarray) -> None:
         """Sleep, for each of some clients at the same time, until its time (of ``time.time``) has passed."""
         asyncio.run(sleep_until(due))
+
+    def _beginning(self, spec: HostSpec) -> State:
+        """The public state ``{name: [·]}`` in which every client starts."""
+        return spec.method.init(self._start)
 
     def _held(self, shard: HostShard) -> Shards:
         held = Shards.from_flat(shard.features, shard.labels, shard.offsets)

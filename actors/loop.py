@@ -8,7 +8,7 @@ import shutil
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -17,9 +17,10 @@ import numpy as np
 
 from ..errors import DualfedError
 from ..privacy.grants import Grants
+from .client_errors import events_of
 from .fleet import Fleet
 from .ledger_port import LedgerPort
-from .messages import Answer, Failed, Lost, Outcome
+from .messages import Answer, ClientError, Failed, Lost, Outcome
 from .policies import OnError
 from .rounds_in_time import RoundsInTime
 from .timing import Timekeeper, TimeSettings
@@ -127,6 +128,8 @@ class RoundLoop(ABC):
             self._host_of[members] = host
         self._exhausted = np.zeros(settings.clients, dtype=bool)
         self._counters: dict[str, Any] = {"bytes_down": 0, "bytes_up": 0, "refused": 0, "lost": 0}
+        if settings.on_error != "stop":
+            self._counters["errors"] = 0
         self._time: RoundsInTime | None = None if settings.time is None else self._clock(settings.time)
         self._clipped = np.zeros(2, dtype=np.int64)  # clipped releases, all releases, since the last evaluation
         self._done = 0
@@ -223,6 +226,8 @@ class RoundLoop(ABC):
             reservation = self._reserve(t + 1)  # before the work, which in one process takes until it is done
             tickets = self._send(t, grants)
             outcomes = self._fleet.gather(tickets)
+            if settings.on_error != "stop":
+                outcomes = self._despite_errors(t, outcomes)
             if self._time is not None:
                 self._time.wait()
             released, busy = self._absorb(t, grants, outcomes)
@@ -301,6 +306,22 @@ class RoundLoop(ABC):
             self._failed_where = f"host {outcome.host} (clients {_named(clients)}), round {t}"
             error = {"error": str(outcome.error), "trace": outcome.trace}
             self._emit({"kind": "failed", "round": t, "host": outcome.host, "clients": clients.tolist(), **error})
+
+    def _despite_errors(self, t: int, outcomes: dict[int, Outcome]) -> dict[int, Outcome]:
+        """Tell the errors of clients and let them try again, if they may; the outcomes with what that came to."""
+        return outcomes
+
+    def _tell_errors(self, t: int, errors: Sequence[ClientError]) -> None:
+        if errors:
+            for event in events_of(t, errors, first=not self._counters.get("errors")):
+                self._emit(event)
+            self._counters["errors"] = self._counters.get("errors", 0) + len(errors)
+
+    def _grant_again(self, t: int, errors: Sequence[ClientError]) -> Grants | None:
+        """New grants, charged, for clients that raised; None where nobody may try again."""
+        clients = np.sort(np.array([error.client for error in errors], dtype=np.int64))
+        grants = self._granted(t, self._ledger.reserve(t, clients, self._plan.events_of(t, clients)))
+        return grants if grants is not None and len(grants) else None
 
     def _void_from(self, t: int) -> int:
         """The first stamp of round ``t``: what a host wrote from then on does not count if the round does not."""

@@ -25,6 +25,7 @@ class TimeSettings:
     Attributes:
         down_bytes, up_bytes: of what a server sends to a client in a round and what comes back; over a graph ``up_bytes`` is
             one message to a neighbour.
+        links: ``[2|E|, 2]`` receiver and sender of each message over a graph, sorted; None with a server.
     """
 
     model: DelayModel
@@ -32,6 +33,7 @@ class TimeSettings:
     clock: Clock
     down_bytes: int
     up_bytes: int
+    links: np.ndarray | None = None
 
 
 @dataclass(frozen=True)

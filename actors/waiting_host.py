@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from .client_errors import apart, joined
 from .client_host import ClientHost
-from .messages import RoundTask, Worked
+from .messages import RoundResult, RoundTask, Worked
 
 
 class WaitingHost(ClientHost):
@@ -25,11 +27,29 @@ class WaitingHost(ClientHost):
     def begin(self, task: RoundTask) -> Worked:
         """Do the work of the granted clients from the broadcast that they were sent, and keep it aside."""
         began = time.perf_counter()
+        if task.isolate:
+            counts, errors = apart(task.clients, lambda part: self._set_aside(_part(task, part)))
+            return Worked(self._spec.host, sum(counts), time.perf_counter() - began, tuple(errors))
+        return Worked(self._spec.host, self._set_aside(task), time.perf_counter() - began)
+
+    def round(self, task: RoundTask) -> RoundResult:
+        """See ``ClientHost.round``; of a task that isolates errors, the clients that raise are left out."""
+        if not task.isolate:
+            return super().round(task)
+        plain = replace(task, isolate=False)
+        results, errors = apart(task.clients, lambda part: super(WaitingHost, self).round(_part(plain, part)))
+        fresh = getattr(self._method, "uploads", "kept") == "fresh"
+        if not results:
+            total = np.zeros_like(self.enter()) if fresh else self.enter()
+            results = [RoundResult(self._spec.host, task.round, total, 0, 0, 0.0)]
+        return replace(joined(results, fresh), errors=tuple(errors))
+
+    def _set_aside(self, task: RoundTask) -> int:
         _, _, new, clipped = self._work(task)
         kept = self._aside()
         for row, client in enumerate(task.clients.tolist()):
             kept[client] = {name: rows[row].clone() for name, rows in new.items()}
-        return Worked(self._spec.host, clipped, time.perf_counter() - began)
+        return clipped
 
     def commit(self, round: int, clients: np.ndarray) -> np.ndarray:
         """Make what these clients did count, in update ``round``; the new sum of uploads ``[d]``, released values only."""
@@ -72,3 +92,10 @@ class WaitingHost(ClientHost):
                     if client in self._row_of:
                         kept[client] = {name: value[row].clone() for name, value in rows.items()}
         return total
+
+
+def _part(task: RoundTask, rows: np.ndarray) -> RoundTask:
+    """The part of a task that is of some of its clients."""
+    if len(rows) == len(task.clients):
+        return task
+    return replace(task, clients=task.clients[rows], numbers=task.numbers[rows], events=task.events[rows])

@@ -162,6 +162,8 @@ class GraphMethod(Method):
     """
 
     family: ClassVar[Literal["server", "graph"]] = "graph"
+    per_edge: ClassVar[bool] = False
+    """Whether its state is x, y with a penalty ρ, equal to (Z2, Z9) by edges, so that messages may be lost."""
     shared: ClassVar[tuple[str, ...]] = ("x",)
     mixing_rounds: int = 0
     final_mixing: int = 0

@@ -71,6 +71,7 @@ class SPADEDFL(GraphMethod):
     name: ClassVar[str] = "spade-dfl"
     source: ClassVar[str] = "SPADE-DFL: derivative-free ADMM with local training for decentralized federated learning"
     unit: ClassVar[Unit] = "client"
+    per_edge: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for field in ("local_steps", "batch_size"):

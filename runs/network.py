@@ -74,6 +74,7 @@ def build_web(config: RunConfig, clients: int, graph: nx.Graph | None) -> Web:
                         for (source, target), nodes in crossing.items()
                         if source == host
                     },
+                    degree=int(degrees.max(initial=0)),
                 )
             )
         return placement, parts

@@ -278,6 +278,7 @@ def _specs(
             neighbourhood=None if near is None else near[host],
             threads=config.actors.threads,
             device=config.actors.device,
+            per_edge=config.policy.kind == "lossy",
         )
         for host, block in enumerate(blocks)
     ]
@@ -322,6 +323,7 @@ def _settings(
             sum(len(block) for block in blocks),
             (down or shared) * item,
             (up or shared) * item,
+            graph,
         ),
         on_error=config.policy.on_error,
         retries=config.policy.retries,

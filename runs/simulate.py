@@ -269,11 +269,31 @@ def _summary(prepared: Prepared, folder: Path, ending: str, clients: pd.DataFram
         "bytes_up": int(last["bytes_up"]),
         "bytes_down": int(last["bytes_down"]),
         "seconds": float(timing["seconds"].sum()) if len(timing) else 0.0,
+        **_time_facts(prepared, metrics, clients),
         "data": prepared.dataset.name,
         "scaling": prepared.dataset.scaling,
         "problem": describe_problem(prepared.problem),
         "method_parameters": prepared.config.method,
     }
+
+
+def _time_facts(prepared: Prepared, metrics: pd.DataFrame, clients: pd.DataFrame) -> dict[str, Any]:
+    """What a run with simulated time says of it, and how many errors of clients it went on after."""
+    facts: dict[str, Any] = {"policy": prepared.config.policy.kind}
+    if "errors" in metrics:
+        facts["errors"] = int(metrics["errors"].iloc[-1])
+    if "simulated_s" not in metrics:
+        return facts
+    facts["simulated_s"] = float(metrics["simulated_s"].iloc[-1])
+    facts["clock"] = prepared.config.time.clock
+    facts["stragglers"] = {
+        name: int(clients[name].sum()) for name in ("late", "void", "dropped", "offline") if name in clients
+    }
+    target = prepared.config.time.target_accuracy
+    if target is not None and "accuracy" in metrics:
+        reached = metrics.loc[metrics["accuracy"] >= target, "simulated_s"].dropna()
+        facts["target"] = {"accuracy": target, "seconds": float(reached.iloc[0]) if len(reached) else None}
+    return facts
 
 
 def _refused(folder: Path) -> list[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
+import networkx as nx
 import numpy as np
 import pandas as pd
 
@@ -58,6 +59,7 @@ def time_settings(
     clients: int,
     bytes_down: int,
     bytes_up: int,
+    graph: nx.Graph | None = None,
 ) -> TimeSettings | None:
     """What the coordinator needs of both tables; None where nothing takes time and all are waited for.
 
@@ -99,7 +101,10 @@ def time_settings(
         buffer=policy.buffer,
         staleness=policy.staleness,
     )
-    return TimeSettings(model, settled, time.clock, bytes_down, bytes_up)
+    links = None if graph is None else np.array(sorted({*graph.edges(), *((j, i) for i, j in graph.edges())}))
+    if links is not None:
+        links = links.reshape(-1, 2)
+    return TimeSettings(model, settled, time.clock, bytes_down, bytes_up, links)
 
 
 def _check_fields(time: TimeConfig, policy: PolicyConfig, clients: int) -> None:
