@@ -111,7 +111,7 @@ class Worker:
 
     def __init__(self, folder: Path) -> None:
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        self._log = (folder / "errors.txt").open("a")  # noqa: SIM115
+        self._log = (folder / "errors.txt").open("a")
         self.process = subprocess.Popen(
             [sys.executable, __file__, "--work", str(folder)],
             stdout=subprocess.PIPE,
