@@ -207,6 +207,9 @@ def campaign(target: str, kills: int, seed: int, folder: Path) -> Figures:
             time.sleep(float(draws.uniform(0.0, 0.2)))
             members = worker.members(TARGETS[target])
             if not members:
+                failures += 1  # being restarted; for good, the title of its class was changed
+                if failures > 8 * _TRIES:
+                    raise RuntimeError(f"no process of this run is called {TARGETS[target]}")
                 continue
             members[int(draws.integers(len(members)))].kill()
             figures.kills += 1
