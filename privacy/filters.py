@@ -34,7 +34,7 @@ from .profiles import Floats, gaussian_shift, repeats
 
 FilterKind = Literal["gaussian", "zcdp", "rdp"]
 
-ORDERS: Floats = 2.0 ** np.arange(-1, 11)
+ORDERS: Floats = np.exp2(np.arange(-1, 11, dtype=np.float64))
 """The orders t = α − 1 that ``"rdp"`` keeps."""
 _ROUNDING = 1e-9
 """As in ``envelope``: a budget is passed only by more than this share of it."""
@@ -103,7 +103,7 @@ class Filter:
             # Some order that is not spent is enough; the others have one only.
             held = accounts[:, unit] @ self._costs[unit] <= limits * (1 + _SUMMING)
             good &= held.any(axis=1) & (accounts[:, unit] @ self._infinite[unit] <= _INFINITE * self._delta)
-        return good
+        return np.asarray(good)
 
     def _limit(self, budget: float) -> Floats:
         """What the sums may come to for (budget, δ), shape [orders]; negative where an order can prove nothing."""

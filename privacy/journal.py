@@ -2,16 +2,19 @@
 
 A transaction is on disk (WAL, synchronous=FULL) before the call that wrote it returns. Rows are never changed: a void
 is a row that names a charge. Each transaction's digest covers the one before it and all of its own rows, and the head
-is kept beside them, so that an edited, shortened or reordered file is noticed when it is opened. The chain guards
-against accidents; who can rewrite the whole file can also recompute it.
+is kept beside them, so that an edited, shortened or reordered file is noticed when it is opened. While a process writes,
+the file says so; without a write-ahead log beside it, the newest charges were lost with the log, and that is noticed too.
+The chain guards against accidents; who can rewrite the whole file can also recompute it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import sqlite3
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -31,6 +34,8 @@ T = TypeVar("T")
 
 SCHEMA_VERSION = 1
 _BUSY_S = 10.0
+_BEING_WRITTEN = 1
+"""The database's ``user_version`` from the first write of a process to its orderly end."""
 _REGISTERED = '{"events":'
 _TABLES = """
 CREATE TABLE schema (version INTEGER NOT NULL);
@@ -93,6 +98,18 @@ def _chain(previous: bytes, seq: int, kind: str, round: int, wall: float, text: 
     return digest.digest()
 
 
+def _end(connection: sqlite3.Connection, readonly: bool) -> None:
+    with contextlib.suppress(sqlite3.Error):  # the disk is full: then the log stays beside the file
+        if not readonly:
+            connection.execute("PRAGMA user_version = 0")
+    connection.close()
+
+
+def _log_size(path: Path) -> int:
+    log = path.with_name(f"{path.name}-wal")
+    return log.stat().st_size if log.exists() else 0
+
+
 def _genesis(meta: Mapping[str, str]) -> bytes:
     return hashlib.blake2b(json.dumps(sorted(meta.items())).encode(), digest_size=16).digest()
 
@@ -110,6 +127,8 @@ class Journal:
         self._seq, self._digest = -1, b""
         self._ids: dict[str, int] = {}
         self.meta: dict[str, Any] = {}
+        # Also where a program ends without closing: SQLite folds the log in then, so the file must say so too.
+        self._end = weakref.finalize(self, _end, connection, readonly)
 
     @classmethod
     def open(cls, path: Path | str, meta: Mapping[str, Any], replay: Replay | None = None) -> Journal:
@@ -146,15 +165,18 @@ class Journal:
         db = sqlite3.connect(uri, uri=True, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
         try:
             db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        except sqlite3.OperationalError:
+        except sqlite3.OperationalError as error:
             # A folder where not even the shared-memory file can be made: then nobody writes there either.
             db.close()
+            if _log_size(path):
+                raise JournalUnwritable(path, f"{error}, and its write-ahead log holds charges") from None
             db = sqlite3.connect(uri + "&immutable=1", uri=True, isolation_level=None, check_same_thread=False)
         except sqlite3.DatabaseError as error:
             db.close()
             raise JournalDamaged(path, str(error)) from None
         journal = cls(path, db, readonly=True)
         try:
+            journal._check_log()
             journal._load(replay)
         except BaseException:
             db.close()
@@ -168,7 +190,8 @@ class Journal:
         self.close()
 
     def close(self) -> None:
-        self._db.close()
+        """End orderly: the write-ahead log is folded into the file."""
+        self._end()
 
     @property
     def last_seq(self) -> int:
@@ -318,6 +341,7 @@ class Journal:
         if existed and not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             # Starting afresh here would forget charges if the content was lost.
             raise JournalDamaged(self.path, "the file exists but is empty")
+        self._check_log()
         db.execute("PRAGMA journal_mode=WAL").fetchone()
         db.execute("PRAGMA synchronous=FULL")
         db.execute("BEGIN IMMEDIATE")
@@ -329,6 +353,17 @@ class Journal:
             db.executemany("INSERT INTO meta VALUES (?, ?)", texts.items())
             db.execute("INSERT INTO head VALUES (-1, ?)", (_genesis(texts),))
         db.execute("COMMIT")
+        if ("schema",) in db.execute("SELECT name FROM sqlite_master").fetchall():
+            db.execute(f"PRAGMA user_version = {_BEING_WRITTEN}")
+            db.execute(
+                "PRAGMA wal_checkpoint(PASSIVE)"
+            ).fetchone()  # into the file itself, where a lost log cannot take it
+
+    def _check_log(self) -> None:
+        """Refuse a file whose writer did not end, and whose write-ahead log is gone."""
+        for (version,) in self._read("PRAGMA user_version"):
+            if version == _BEING_WRITTEN and not _log_size(self.path):
+                raise JournalDamaged(self.path, "its write-ahead log is missing, and with it its newest charges")
 
     def _load(self, replay: Replay | None) -> None:
         """Read the facts and check the whole chain."""
@@ -339,7 +374,10 @@ class Journal:
         if versions != [(SCHEMA_VERSION,)]:
             found = versions[0][0] if versions else None
             raise JournalDamaged(self.path, f"its version is {found!r}, this program reads {SCHEMA_VERSION}")
-        self.meta = {key: json.loads(value) for key, value in self._read("SELECT key, value FROM meta")}
+        try:
+            self.meta = {key: json.loads(value) for key, value in self._read("SELECT key, value FROM meta")}
+        except (ValueError, TypeError):
+            raise JournalDamaged(self.path, "its facts are unreadable") from None
         for transaction in self._scan(adopt=True):
             if replay is not None:
                 replay(transaction)
