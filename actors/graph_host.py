@@ -59,7 +59,9 @@ class GraphHost(Host):
             released, counts = found.released, found.counts
             if found.heading is not None:
                 self._heading = Heading(len(slots), found.heading.numpy())
-            increment = released if all_release else torch.zeros_like(pull).index_copy_(0, where, released)
+            increment = released
+            if not all_release:
+                increment = released.new_zeros(len(self._everyone), released.shape[1]).index_copy_(0, where, released)
             clipped = int(gate.clipped.sum())
         new = self._method.advance(state, pull, increment, self._spec.clients, task.round)
         self._states.write(self._everyone, task.step, new)

@@ -53,7 +53,9 @@ class Method(ABC):
     name: ClassVar[str]
     family: ClassVar[Literal["server", "graph"]]
     source: ClassVar[str]
-    private: ClassVar[bool] = True  # False: a reference without a mechanism, which runs with privacy.mode = "none" alone
+
+    private: ClassVar[bool] = True
+    """Whether it can protect records at all; a reference without noise cannot, and is refused where that is asked for."""
 
     rounds: int
 
@@ -80,8 +82,11 @@ class Method(ABC):
         """
 
     @abstractmethod
-    def event(self, problem: Problem, size: int, weight: float, t: int) -> Event:
-        """What round ``t`` (from 1) costs a client with ``size`` records, known before it runs; noise multiplier 0."""
+    def event(self, problem: Problem, size: int, weight: float, t: int) -> Event | None:
+        """What round ``t`` (from 1) costs a client with ``size`` records, known before it runs; noise multiplier 0.
+
+        ``None``, for all clients alike, where a round reveals nothing that was not released before: it is not charged.
+        """
 
     @abstractmethod
     def bound(self, problem: Problem, sizes: np.ndarray, weights: np.ndarray, t: int) -> Bound:
@@ -162,10 +167,6 @@ class GraphMethod(Method):
         """The sparse matrix ``[N, N]`` of an exchange, with entries on the graph's edges and the diagonal alone."""
         return network.laplacian
 
-    def charged(self, t: int) -> bool:
-        """Whether round ``t`` touches the data. One that does not calls ``advance`` alone, and costs nothing."""
-        return True
-
     @abstractmethod
     def settle(self, network: Network, problem: Problem, sizes: np.ndarray) -> tuple[GraphMethod, list[str]]:
         """The method with what depends on the graph and the data's sizes filled in, and warnings for the user.
@@ -179,8 +180,9 @@ class GraphMethod(Method):
 
     @abstractmethod
     def advance(self, state: State, pull: Tensor, increment: Tensor | None, clients: np.ndarray, t: int) -> State:
-        """The next state of all a host's clients from public values alone; ``increment`` is 0 for the silent, None for all.
+        """The next state of all a host's clients from public values alone; in a round without an event all there is.
 
+        ``increment`` ``[n, d]`` is 0 for the silent, and None where nobody releases.
         ``state`` rows ``[n, d]``; ``pull`` ``[n, d·k]``, the matrix times the shared rows; ``clients`` ``[n]`` their ids;
         ``t`` is 0 in an exchange between rounds (``mixing_rounds``).
         """

@@ -17,6 +17,14 @@ ENTRY_POINTS = "dualfed.methods"
 
 _M = TypeVar("_M", bound=type[Method])
 _OURS = {"fedspd-dp": ("fedspd_dp", "FedSPDDP"), "spade-dfl": ("spade_dfl", "SPADEDFL")}
+_OURS |= {  # over a graph
+    "dsgd": ("dsgd", "DSGD"),
+    "gradient-tracking": ("gradient_tracking", "GradientTracking"),
+    "extra": ("extra", "EXTRA"),
+    "lt-admm": ("lt_admm", "LTADMM"),
+    "dp-dsgd": ("dp_dsgd", "DPDSGD"),
+    "dp-gt": ("dp_gt", "DPGT"),
+}
 _REGISTERED: dict[str, type[Method]] = {}
 
 

@@ -19,7 +19,6 @@ from ..privacy.gate import Batches, Bound, Granted, NoiseGate
 from ..privacy.profiles import Floats
 from .audit_pairs import Pairs
 
-
 # A graph of one client, without edges.
 _ALONE = Network(
     clients=1,

@@ -112,7 +112,10 @@ def prepare(config: RunConfig, folder: Path, given: Given, resumed_to: int | Non
     else:
         blocks = place_clients(len(sizes), hosts)
     config = parse({**config.model_dump(), "method": method_table(method)})
-    plan = make_plan(method, problem, sizes, weights, _participants(config, method, given, len(sizes)), _noise(config))
+    plan = make_plan(
+        method, problem, sizes, weights, _participants(config, method, problem, given, len(sizes)), _noise(config)
+    )
+    _check_curvature(method, problem, sizes, weights, plan)
     _check_injected(given.noise, config, (method.rounds, len(sizes), problem.dim))
     specs = _specs(config, folder, problem, method, sizes, weights, plan, blocks, near, given.noise)
     job = Job(
@@ -186,6 +189,25 @@ def _check_records(problem: Problem, dataset: Dataset) -> None:
         problem.check(torch.from_numpy(np.ascontiguousarray(features)), torch.from_numpy(np.ascontiguousarray(labels)))
 
 
+def _check_curvature(method: Method, problem: Problem, sizes: np.ndarray, weights: np.ndarray, plan: Plan) -> None:
+    """A perturbed objective loses some privacy by its shape alone, whatever the noise: the rest must be more than 0."""
+    for t, chosen in enumerate(plan.participants, 1):
+        bound = method.bound(problem, sizes, weights, t) if len(chosen) else None
+        if bound is None or bound.noise != "radial":
+            continue
+        z = np.zeros(len(sizes))
+        z[chosen] = plan.multipliers[plan.events_of(t, chosen)]
+        if np.isinf(bound.radial_scale(z)).any():
+            client = int(np.isinf(bound.radial_scale(z)).argmax())
+            costs = 0.0 if bound.curvature is None else float(bound.curvature[client])
+            raise InvalidValue(
+                "privacy.epsilon",
+                float(1 / z[client]),
+                f"that is ε of client {client} in round {t}, and the curvature of its objective alone costs {costs:.3g}; "
+                "give a larger ε, fewer rounds, or a larger penalty or method.phi",
+            )
+
+
 def _check_injected(injected: np.ndarray | None, config: RunConfig, shape: tuple[int, int, int]) -> None:
     if injected is None:
         return
@@ -201,14 +223,16 @@ def _hosts(config: RunConfig, clients: int) -> int:
     return host_count(clients, config.actors.clients_per_actor, config.actors.cpus or os.cpu_count() or 1)
 
 
-def _participants(config: RunConfig, method: Method, given: Given, clients: int) -> list[np.ndarray]:
+def _participants(config: RunConfig, method: Method, problem: Problem, given: Given, clients: int) -> list[np.ndarray]:
     if given.participation is not None:
         drawn = check_participants(given.participation, method.rounds, clients)
     else:
         chosen = method.participants if isinstance(method, ServerMethod) else None
         drawn = draw_participants(method.rounds, clients, chosen, config.seed)
-    if isinstance(method, GraphMethod):  # in a round that does not touch the data nobody releases, and nobody is charged
-        drawn = [who if method.charged(t) else who[:0] for t, who in enumerate(drawn, 1)]
+    if isinstance(
+        method, GraphMethod
+    ):  # in a round that does not touch the data nobody releases, and nobody is charged
+        drawn = [who[:0] if method.event(problem, 1, 1.0, t) is None else who for t, who in enumerate(drawn, 1)]
     return drawn
 
 
