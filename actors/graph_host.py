@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..algorithms.method import GraphMethod, State
+from ..algorithms.method import Cohort, GraphMethod, State
+from ..privacy.gate import Bound
 from .host import Host, HostSpec
 from .messages import GraphDiagnosis, Heading, HostShard, Parcel, Sent, StepResult, StepTask
 
@@ -112,6 +113,9 @@ class GraphHost(Host):
     def states(self) -> dict[str, np.ndarray]:
         """All rows of this host, ``{name: [n, d]}``, for a simulation that records them."""
         return {name: rows.numpy().copy() for name, rows in self._states.read(self._everyone).items()}
+
+    def _bound(self, cohort: Cohort, round: int) -> Bound:
+        return self._method.bound_at(self._problem, cohort.sizes, cohort.weights, cohort.clients, round)
 
     def _shared(self, state: State) -> Tensor:
         """What neighbours see of the state, side by side, ``[n, d·k]``."""

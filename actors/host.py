@@ -17,7 +17,7 @@ from ..algorithms.method import Cohort, Method
 from ..algorithms.problems.base import Problem
 from ..algorithms.shards import Shards
 from ..errors import InvalidValue
-from ..privacy.gate import Granted, NoiseGate
+from ..privacy.gate import Bound, Granted, NoiseGate
 from .messages import HostShard
 from .state_store import StateStore
 
@@ -144,9 +144,12 @@ class Host:
         where = torch.from_numpy(slots).to(self._device)
         return slots, Cohort(self._problem, self._shards, where, clients, sizes, weights)
 
+    def _bound(self, cohort: Cohort, round: int) -> Bound:
+        return self._spec.method.bound(self._problem, cohort.sizes, cohort.weights, round)
+
     def _gate(self, cohort: Cohort, round: int, numbers: np.ndarray, events: np.ndarray) -> NoiseGate:
         spec = self._spec
-        bound = spec.method.bound(self._problem, cohort.sizes, cohort.weights, round)
+        bound = self._bound(cohort, round)
         granted = Granted(round, cohort.clients, numbers, spec.noise_multipliers[events])
         injected = None
         if spec.injected is not None:

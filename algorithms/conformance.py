@@ -323,7 +323,7 @@ def play_graph(
             state = on_path.advance(state, pull, None, ids, t)
             continue
         granted = Granted(t, ids, np.full(len(ids), t - 1), np.full(len(ids), noise_multiplier))
-        gate = gate_class(granted, on_path.bound(problem, sizes, weights, t), noise_key(0))
+        gate = gate_class(granted, on_path.bound_at(problem, sizes, weights, ids, t), noise_key(0))
         found = on_path.increment(state, pull, cohort, gate, t)
         if counts is not None:
             counts.append(found.counts)

@@ -167,6 +167,10 @@ class GraphMethod(Method):
         """The sparse matrix ``[N, N]`` of an exchange, with entries on the graph's edges and the diagonal alone."""
         return network.laplacian
 
+    def bound_at(self, problem: Problem, sizes: np.ndarray, weights: np.ndarray, clients: np.ndarray, t: int) -> Bound:
+        """``bound`` of the clients with these ids ``[C]``, for a method whose bound depends on where in the graph they are."""
+        return self.bound(problem, sizes, weights, t)
+
     @abstractmethod
     def settle(self, network: Network, problem: Problem, sizes: np.ndarray) -> tuple[GraphMethod, list[str]]:
         """The method with what depends on the graph and the data's sizes filled in, and warnings for the user.

@@ -115,7 +115,7 @@ def prepare(config: RunConfig, folder: Path, given: Given, resumed_to: int | Non
     plan = make_plan(
         method, problem, sizes, weights, _participants(config, method, problem, given, len(sizes)), _noise(config)
     )
-    _check_curvature(method, problem, sizes, weights, plan)
+    _check_curvature(config, method, problem, sizes, weights, plan)
     _check_injected(given.noise, config, (method.rounds, len(sizes), problem.dim))
     specs = _specs(config, folder, problem, method, sizes, weights, plan, blocks, near, given.noise)
     job = Job(
@@ -189,22 +189,27 @@ def _check_records(problem: Problem, dataset: Dataset) -> None:
         problem.check(torch.from_numpy(np.ascontiguousarray(features)), torch.from_numpy(np.ascontiguousarray(labels)))
 
 
-def _check_curvature(method: Method, problem: Problem, sizes: np.ndarray, weights: np.ndarray, plan: Plan) -> None:
+def _check_curvature(
+    config: RunConfig, method: Method, problem: Problem, sizes: np.ndarray, weights: np.ndarray, plan: Plan
+) -> None:
     """A perturbed objective loses some privacy by its shape alone, whatever the noise: the rest must be more than 0."""
+    if not isinstance(method, GraphMethod):
+        return
+    everyone = np.arange(len(sizes))
     for t, chosen in enumerate(plan.participants, 1):
-        bound = method.bound(problem, sizes, weights, t) if len(chosen) else None
+        bound = method.bound_at(problem, sizes, weights, everyone, t) if len(chosen) else None
         if bound is None or bound.noise != "radial":
             continue
         z = np.zeros(len(sizes))
         z[chosen] = plan.multipliers[plan.events_of(t, chosen)]
-        if np.isinf(bound.radial_scale(z)).any():
-            client = int(np.isinf(bound.radial_scale(z)).argmax())
+        if (short := np.isinf(bound.radial_scale(z))).any():
+            client = int(short.argmax())
             costs = 0.0 if bound.curvature is None else float(bound.curvature[client])
             raise InvalidValue(
                 "privacy.epsilon",
-                float(1 / z[client]),
-                f"that is ε of client {client} in round {t}, and the curvature of its objective alone costs {costs:.3g}; "
-                "give a larger ε, fewer rounds, or a larger penalty or method.phi",
+                config.privacy.epsilon,
+                f"it leaves client {client} ε = {1 / z[client]:.3g} for round {t}, and the curvature of its objective alone "
+                f"costs {costs:.3g}; give a larger one, fewer rounds, a larger penalty or method.phi",
             )
 
 

@@ -37,6 +37,13 @@ METHODS |= {
     "lt-admm, memory": named("lt-admm", **TRAINED, memory=True),
 }
 METHODS |= {
+    "dvp-admm": named("dvp-admm"),
+    "pvp-admm": named("pvp-admm"),
+    "pvp-admm, gaussian": named("pvp-admm", noise="gaussian"),
+    "penalty-admm": named("penalty-admm", growth=1.5),
+    "recycled-admm": named("recycled-admm"),
+}
+METHODS |= {
     f"{name}, {estimator}": named(name, **COMMON, estimator=estimator)
     for name in ("dp-dsgd", "dp-gt")
     for estimator in ("baseline", "paper", "two-point", "gradient")
