@@ -46,7 +46,8 @@ def show_list() -> None:
     methods = _table("Methods", "name", "family", "unit", "ε is", "source")
     for name in method_names():
         method = method_class(name)
-        methods.add_row(name, method.family, str(method().unit), _statuses(method), method.source)
+        unit = str(method().unit) if method.private else "–"
+        methods.add_row(name, method.family, unit, _statuses(method), method.source)
     presets = _table("Presets", "name", "what it is for")
     for name in preset_names():
         presets.add_row(name, preset_purpose(name))
@@ -61,10 +62,12 @@ def show_list() -> None:
 
 
 def _statuses(method: type[Method]) -> str:
-    """``guaranteed`` or ``claimed``, by the states that the method can be run in."""
+    """``guaranteed`` or ``claimed``, by the states that the method can be run in; ∞ for a reference without noise."""
     import dataclasses
     from typing import get_type_hints
 
+    if not method.private:
+        return "∞ (no noise)"
     if "state" not in {field.name for field in dataclasses.fields(method)}:  # type: ignore[arg-type]
         return str(method().status)
     factory: Callable[..., Method] = method

@@ -10,6 +10,7 @@ from typing import Any
 import tomlkit
 
 from ..errors import InvalidValue
+from .template_graph import NEED_CLIP, graph_words
 from .template_spade import SPADE
 
 _WIDTH = 110
@@ -241,10 +242,10 @@ def template(method: str = "fedspd-dp") -> str:
     from .config import RunConfig
 
     defaults = RunConfig()
-    told_of = {"fedspd-dp": _SECTIONS["method"][1], "spade-dfl": SPADE}
+    told_of = {"fedspd-dp": _SECTIONS["method"][1], "spade-dfl": SPADE, **graph_words()}
     if method not in told_of:
         raise InvalidValue("--method", method, f"give one of {', '.join(told_of)}")
-    values_of = {"method": _defaults(method)}
+    values_of = {"method": _defaults(method), "privacy": _privacy(method)}
     lines = ["# A run of dualfed. Values are the defaults; lines that are commented out show an example.", ""]
     lines += _fields(_HEAD, {name: getattr(defaults, name) for name in _HEAD})
     for section, (purpose, told) in _SECTIONS.items():
@@ -264,7 +265,15 @@ def _defaults(method: str) -> dict[str, Any]:
     chosen = method_class(method)
     values = {"name": method} | {field.name: field.default for field in dataclasses.fields(chosen)}  # type: ignore[arg-type]
     # What a private run cannot do without has no default: a file that runs as it is needs one.
-    return values | ({"clip": 1.0} if method == "spade-dfl" else {})
+    return values | ({"clip": 1.0} if method == "spade-dfl" or method in NEED_CLIP else {})
+
+
+def _privacy(method: str) -> dict[str, Any]:
+    from ..algorithms.registry import method_class
+    from .config import PrivacyConfig
+
+    values = PrivacyConfig().model_dump()
+    return values if method_class(method).private else values | {"mode": "none"}
 
 
 def _fields(told: dict[str, tuple[str, Any]], values: dict[str, Any]) -> list[str]:
