@@ -208,7 +208,7 @@ def _multipliers(templates: list[Event], growths: np.ndarray, counts: np.ndarray
         solved[taking_part] = [_grown(accounts[index], noise.epsilon, noise.delta) for index in taking_part]
     # Noise is solved for events that state all of it; where one states less, more is added.
     shortfall = max(growth / event.noise_multiplier for growth, event in zip(growths, templates))
-    return solved[account_of.reshape(-1)] * shortfall
+    return np.asarray(solved[account_of.reshape(-1)] * shortfall)
 
 
 def _one_round(event: Event, noise: Noise) -> float:

@@ -76,7 +76,7 @@ def account_of(method: Method, pairs: Pairs, noise_multiplier: float) -> Mapping
     """What the ledger would hold after all rounds."""
     size = int(pairs.shards.sizes[0])
     events = (method.event(pairs.problem, size, 1.0, t) for t in range(1, method.rounds + 1))
-    return Counter(replace(event, noise_multiplier=noise_multiplier) for event in events)
+    return Counter(replace(event, noise_multiplier=noise_multiplier) for event in events if event is not None)
 
 
 def exact_mu(method: Method, pairs: Pairs, noise_multiplier: float) -> Floats:
