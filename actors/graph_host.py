@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..algorithms.method import GraphMethod, Increment, State
+from ..algorithms.method import Cohort, GraphMethod, Increment, State
+from ..privacy.gate import Bound
 from .client_errors import apart
 from .host import Host, HostSpec
 from .messages import ClientError, GraphDiagnosis, Heading, HostShard, Parcel, Sent, StepResult, StepTask
@@ -165,6 +166,9 @@ class GraphHost(Host):
     def states(self) -> dict[str, np.ndarray]:
         """All rows of this host, ``{name: [n, d]}``, for a simulation that records them."""
         return {name: rows.numpy().copy() for name, rows in self._states.read(self._everyone).items()}
+
+    def _bound(self, cohort: Cohort, round: int) -> Bound:
+        return self._method.bound_at(self._problem, cohort.sizes, cohort.weights, cohort.clients, round)
 
     def _shared(self, state: State) -> Tensor:
         """What neighbours see of the state, side by side, ``[n, d·k]``."""

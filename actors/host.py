@@ -171,12 +171,15 @@ class Host:
         where = torch.from_numpy(slots).to(self._device)
         return slots, Cohort(self._problem, self._shards, where, clients, sizes, weights)
 
+    def _bound(self, cohort: Cohort, round: int) -> Bound:
+        return self._spec.method.bound(self._problem, cohort.sizes, cohort.weights, round)
+
     def _gate(self, cohort: Cohort, round: int, numbers: np.ndarray, events: np.ndarray) -> NoiseGate:
         spec = self._spec
         if len(events) and events[0] < 0:  # not charged: nothing gets out, and no noise is known of
             nothing = np.zeros(len(events))
             return NoiseGate(Granted(round, cohort.clients, numbers, nothing), Bound(nothing, parts=0), spec.noise_key)
-        bound = spec.method.bound(self._problem, cohort.sizes, cohort.weights, round)
+        bound = self._bound(cohort, round)
         granted = Granted(round, cohort.clients, numbers, spec.noise_multipliers[events])
         injected = None
         if spec.injected is not None and round > 0:

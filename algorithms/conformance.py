@@ -340,7 +340,7 @@ def check_silence(make: Callable[[], GraphMethod], problem: Problem | None = Non
     state = play_graph(make(), problem, shards, clients.tolist(), rounds=1)
     before, pull = {name: rows.clone() for name, rows in state.items()}, _pull(state, method, clients, 2)
     silent = method.advance(state, pull, None, clients, 2)
-    still = method.advance(state, pull, torch.zeros_like(pull), clients, 2)
+    still = method.advance(state, pull, torch.zeros_like(state["x"]), clients, 2)
     for name, rows in silent.items():
         assert torch.equal(rows, still[name]), name
         assert torch.equal(state[name], before[name]), f"{method.name}: the old rows of {name!r} were written to"
@@ -376,7 +376,7 @@ def check_graph_noise(make: Callable[[], GraphMethod], noise_multiplier: float, 
     noise: dict[str, Any] = {"gate_class": Counting, "noise_multiplier": multiplier}
     noisy = play_graph(method, problem, shards, [0, 1, 2], rounds=rounds, **noise)
     on_path = settled(make, problem)
-    charged = [t for t in range(1, rounds + 1) if on_path.charged(t)]
+    charged = [t for t in range(1, rounds + 1) if on_path.event(problem, _SIZES[0], 1.0, t) is not None]
     parts = sum(on_path.bound(problem, np.array(_SIZES), np.ones(3), t).parts for t in charged)
     assert sum(counted) == 3 * parts, f"{method.name}: {sum(counted)} releases for {3 * parts} granted"
     if method.private:
@@ -404,11 +404,11 @@ def play_graph(
     state = {name: row.expand(len(ids), -1) for name, row in on_path.init(start).items()}
     for t in range(1, rounds + 1):
         pull = _pull(state, on_path, ids, t)
-        if not on_path.charged(t):
+        if on_path.event(problem, int(sizes[0]), 1.0, t) is None:
             state = on_path.advance(state, pull, None, ids, t)
             continue
         granted = Granted(t, ids, np.full(len(ids), t - 1), np.full(len(ids), noise_multiplier))
-        gate = gate_class(granted, on_path.bound(problem, sizes, weights, t), noise_key(0))
+        gate = gate_class(granted, on_path.bound_at(problem, sizes, weights, ids, t), noise_key(0))
         found = on_path.increment(state, pull, cohort, gate, t)
         if counts is not None:
             counts.append(found.counts)

@@ -172,9 +172,9 @@ class GraphMethod(Method):
         """The sparse matrix ``[N, N]`` of an exchange, with entries on the graph's edges and the diagonal alone."""
         return network.laplacian
 
-    def charged(self, t: int) -> bool:
-        """Whether round ``t`` touches the data. One that does not calls ``advance`` alone, and costs nothing."""
-        return True
+    def bound_at(self, problem: Problem, sizes: np.ndarray, weights: np.ndarray, clients: np.ndarray, t: int) -> Bound:
+        """``bound`` of the clients with these ids ``[C]``, for a method whose bound depends on where in the graph they are."""
+        return self.bound(problem, sizes, weights, t)
 
     @abstractmethod
     def settle(self, network: Network, problem: Problem, sizes: np.ndarray) -> tuple[GraphMethod, list[str]]:
@@ -189,8 +189,9 @@ class GraphMethod(Method):
 
     @abstractmethod
     def advance(self, state: State, pull: Tensor, increment: Tensor | None, clients: np.ndarray, t: int) -> State:
-        """The next state of all a host's clients from public values alone; ``increment`` is 0 for the silent, None for all.
+        """The next state of all a host's clients from public values alone; in a round without an event all there is.
 
+        ``increment`` ``[n, d]`` is 0 for the silent, and None where nobody releases.
         ``state`` rows ``[n, d]``; ``pull`` ``[n, d·k]``, the matrix times the shared rows; ``clients`` ``[n]`` their ids;
         ``t`` is 0 in an exchange between rounds (``mixing_rounds``).
         """

@@ -31,6 +31,16 @@ _OURS = {
     "consensus-admm": ("consensus_admm", "ConsensusADMM"),
     "async-dp-admm": ("async_dp_admm", "AsyncDPADMM"),
     "two-phase-dp-admm": ("two_phase_dp_admm", "TwoPhaseDPADMM"),
+    "dsgd": ("dsgd", "DSGD"),
+    "gradient-tracking": ("gradient_tracking", "GradientTracking"),
+    "extra": ("extra", "EXTRA"),
+    "lt-admm": ("lt_admm", "LTADMM"),
+    "dp-dsgd": ("dp_dsgd", "DPDSGD"),
+    "dp-gt": ("dp_gt", "DPGT"),
+    "dvp-admm": ("dvp_admm", "DVPADMM"),
+    "pvp-admm": ("pvp_admm", "PVPADMM"),
+    "penalty-admm": ("penalty_admm", "PenaltyADMM"),
+    "recycled-admm": ("recycled_admm", "RecycledADMM"),
 }
 _REGISTERED: dict[str, type[Method]] = {}
 
@@ -82,7 +92,7 @@ def make_method(values: Mapping[str, Any]) -> Method:
     if not isinstance(name, str):
         raise InvalidValue("method.name", name, f"give one of {', '.join(method_names())}")
     chosen = method_class(name)
-    known = {field.name for field in dataclasses.fields(chosen)}  # type: ignore[arg-type]
+    known = {field.name for field in dataclasses.fields(chosen) if field.init}  # type: ignore[arg-type]
     for name in parameters:
         if name not in known:
             raise InvalidValue(f"method.{name}", parameters[name], f"{chosen.name} has {', '.join(sorted(known))}")
@@ -101,7 +111,7 @@ def method_table(method: Method) -> dict[str, Any]:
     table: dict[str, Any] = {"name": place_of(type(method)) or method.name}
     for field in dataclasses.fields(method):  # type: ignore[arg-type]
         value = getattr(method, field.name)
-        if value is not None:
+        if value is not None and field.init:
             table[field.name] = (
                 value.given() if hasattr(value, "given") else list(value) if isinstance(value, tuple) else value
             )

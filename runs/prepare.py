@@ -123,11 +123,12 @@ def prepare(config: RunConfig, folder: Path, given: Given, resumed_to: int | Non
         blocks = place_clients(len(sizes), hosts)
     config = parse({**config.model_dump(), "method": method_table(method)})
     check_policy(config.policy, method, len(sizes), config.privacy.mode)
-    participants = _participants(config, method, given, len(sizes))
+    participants = _participants(config, method, problem, given, len(sizes))
     asynchronous = config.policy.kind == "async"
     plan = make_plan(
         method, problem, sizes, weights, participants, _noise(config), config.policy.cap, arrivals_decide=asynchronous
     )
+    _check_curvature(config, method, problem, sizes, weights, plan)
     _check_injected(given.noise, config, (method.rounds, len(sizes), problem.dim))
     specs = _specs(config, folder, problem, method, sizes, weights, plan, blocks, near, given.noise)
     job = Job(
@@ -201,6 +202,30 @@ def _check_records(problem: Problem, dataset: Dataset) -> None:
         problem.check(torch.from_numpy(np.ascontiguousarray(features)), torch.from_numpy(np.ascontiguousarray(labels)))
 
 
+def _check_curvature(
+    config: RunConfig, method: Method, problem: Problem, sizes: np.ndarray, weights: np.ndarray, plan: Plan
+) -> None:
+    """A perturbed objective loses some privacy by its shape alone, whatever the noise: the rest must be more than 0."""
+    if not isinstance(method, GraphMethod):
+        return
+    everyone = np.arange(len(sizes))
+    for t, chosen in enumerate(plan.participants, 1):
+        bound = method.bound_at(problem, sizes, weights, everyone, t) if len(chosen) else None
+        if bound is None or bound.noise != "radial":
+            continue
+        z = np.zeros(len(sizes))
+        z[chosen] = plan.multipliers[plan.events_of(t, chosen)]
+        if (short := np.isinf(bound.radial_scale(z))).any():
+            client = int(short.argmax())
+            costs = 0.0 if bound.curvature is None else float(bound.curvature[client])
+            raise InvalidValue(
+                "privacy.epsilon",
+                config.privacy.epsilon,
+                f"it leaves client {client} ε = {1 / z[client]:.3g} for round {t}, and the curvature of its objective alone "
+                f"costs {costs:.3g}; give a larger one, fewer rounds, a larger penalty or method.phi",
+            )
+
+
 def _check_injected(injected: np.ndarray | None, config: RunConfig, shape: tuple[int, int, int]) -> None:
     if injected is None:
         return
@@ -216,7 +241,7 @@ def _hosts(config: RunConfig, clients: int) -> int:
     return host_count(clients, config.actors.clients_per_actor, config.actors.cpus or os.cpu_count() or 1)
 
 
-def _participants(config: RunConfig, method: Method, given: Given, clients: int) -> list[np.ndarray]:
+def _participants(config: RunConfig, method: Method, problem: Problem, given: Given, clients: int) -> list[np.ndarray]:
     kind = config.policy.kind
     ruled: Sequence[Sequence[int]] | list[np.ndarray] | None = None
     if given.participation is not None:
@@ -235,7 +260,7 @@ def _participants(config: RunConfig, method: Method, given: Given, clients: int)
     if isinstance(
         method, GraphMethod
     ):  # in a round that does not touch the data nobody releases, and nobody is charged
-        drawn = [who if method.charged(t) else who[:0] for t, who in enumerate(drawn, 1)]
+        drawn = [who[:0] if method.event(problem, 1, 1.0, t) is None else who for t, who in enumerate(drawn, 1)]
     return drawn
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import tomlkit
 
 from ..errors import InvalidValue
+from .template_graph import NEED_CLIP, graph_words
 from .template_server import server_words
 from .template_spade import SPADE
 
@@ -300,7 +301,7 @@ def template(method: str = "fedspd-dp") -> str:
     from .config import RunConfig
 
     defaults = RunConfig()
-    told_of = {"fedspd-dp": _SECTIONS["method"][1], "spade-dfl": SPADE, **server_words()}
+    told_of = {"fedspd-dp": _SECTIONS["method"][1], "spade-dfl": SPADE, **server_words(), **graph_words()}
     if method not in told_of:
         raise InvalidValue("--method", method, f"give one of {', '.join(told_of)}")
     values_of = {"method": _defaults(method), "privacy": _privacy(method)}
@@ -325,7 +326,7 @@ def _defaults(method: str) -> dict[str, Any]:
     # A default that the method works out itself, such as a falling step size.
     values |= {name: value for name, value in method_table(chosen()).items() if values[name] is None}
     # What a private run cannot do without has no default: a file that runs as it is needs one.
-    return values | ({"clip": 1.0} if method == "spade-dfl" else {})
+    return values | ({"clip": 1.0} if method == "spade-dfl" or method in NEED_CLIP else {})
 
 
 def _privacy(method: str) -> dict[str, Any]:
