@@ -243,15 +243,14 @@ def _hosts(config: RunConfig, clients: int) -> int:
 
 def _participants(config: RunConfig, method: Method, problem: Problem, given: Given, clients: int) -> list[np.ndarray]:
     kind = config.policy.kind
-    ruled: Sequence[Sequence[int]] | list[np.ndarray] | None = None
-    if given.participation is not None:
-        ruled = given.participation
-    elif isinstance(method, ServerMethod):
-        ruled = method.participation(method.rounds, clients, config.seed)
-    if ruled and kind in ("async", "over-select"):
+    ruled = given.participation
+    if ruled is None and isinstance(method, ServerMethod):
+        own = method.participation(method.rounds, clients, config.seed)
+        ruled = None if own is None else [chosen.tolist() for chosen in own]
+    if ruled is not None and kind in ("async", "over-select"):
         raise InvalidValue("participation", "a list", f"policy.kind = {kind!r} draws its own clients")
-    if ruled:
-        drawn = check_participants([list(map(int, chosen)) for chosen in ruled], method.rounds, clients)
+    if ruled is not None:
+        drawn = check_participants(ruled, method.rounds, clients)
     else:
         chosen = method.participants if isinstance(method, ServerMethod) else None
         if chosen is not None and kind == "over-select":
