@@ -23,6 +23,7 @@ from .mirror import start_mirror
 from .nodes import nodes, on_node
 from .plan import Plan
 from .ray_fleet import RayFleet
+from .run_gauges import RunGauges
 
 _POLL_S = 0.2
 
@@ -41,12 +42,14 @@ class CoordinatorActor:
         recorder: Recorder,
         loop: type[RoundLoop],
         gpus_per_host: float,
+        labels: dict[str, str],
         home: str,
         mirror: Any,
     ) -> None:
         self._fleet = RayFleet(specs, shards, test, home, gpus_per_host, mirror)
         self._events: deque[dict[str, Any]] = deque(maxlen=100_000)
         self._count, self._changed = 0, threading.Condition()
+        self._gauges = RunGauges(labels, plan.budgets)
         self._ledger = RayLedger(ledger)
         self._coordinator = loop(settings, plan, self._fleet, self._ledger, recorder, self._heard)
 
@@ -67,6 +70,7 @@ class CoordinatorActor:
             return self._count, list(self._events)[-fresh:] if fresh > 0 else []
 
     def _heard(self, event: dict[str, Any]) -> None:
+        self._gauges.take(event)
         with self._changed:
             self._events.append(event)
             self._count += 1
@@ -132,6 +136,7 @@ def _start_coordinator(job: Job, ledger: Any, home: str, mirror: Any) -> Any:
             job.recorder,
             job.loop,
             job.gpus_per_host,
+            {"run": job.ledger.meta["run"], "name": job.name, "status": job.ledger.meta["status"]},
             home,
             mirror,
         )
