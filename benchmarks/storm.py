@@ -244,10 +244,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path)
     chosen = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the cluster is ended on this way out too
     folder = Path(tempfile.mkdtemp(prefix="storm-"))
     (folder / "storm.toml").write_text(RUN.format(rounds=chosen.rounds))
     storm, rows = Storm(folder, chosen.seed), list[dict[str, Any]]()
+    # In place of the handler that Ray has just put in: the cluster is ended on this way out too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         for number in range(chosen.runs + 1):  # the first is left undisturbed
             run = folder / f"run-{number}"
