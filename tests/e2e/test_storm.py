@@ -14,14 +14,22 @@ pytestmark = [pytest.mark.ray, pytest.mark.slow]
 STORM = Path(__file__).parents[2] / "benchmarks" / "storm.py"
 
 
+@pytest.mark.timeout(600)
 def test_every_run_completes_and_nothing_is_released_without_a_charge(tmp_path):
     told = tmp_path / "storm.json"
-    options = ["--runs", "2", "--rounds", "250", "--kills", "2", "--seed", "3", "--json", str(told)]
-    done = subprocess.run([sys.executable, str(STORM), *options], capture_output=True, text=True, timeout=290)
-    assert done.returncode == 0, done.stdout + done.stderr
+    options = ["--runs", "1", "--rounds", "250", "--kills", "3", "--seed", "3", "--json", str(told)]
+    storm = subprocess.Popen(
+        [sys.executable, str(STORM), *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    try:
+        said, _ = storm.communicate(timeout=500)
+    except subprocess.TimeoutExpired:
+        storm.terminate()  # it ends its cluster
+        said, _ = storm.communicate(timeout=60)
+    assert storm.returncode == 0, said
     result = json.loads(told.read_text())
-    assert result["completed"] == result["runs"] == 2
-    assert sum(result["kills"].values()) >= 2
+    assert result["completed"] == result["runs"] == 1
+    assert sum(result["kills"].values()) >= 1
     assert result["uncharged"] == 0
     assert result["twice"] == 0
     assert result["orphans"] == 0
