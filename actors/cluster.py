@@ -101,10 +101,10 @@ def connected(address: str, auth: str | None = None) -> Iterator[None]:
         return
     _check_reachable(address)
     if auth is not None and "RAY_AUTH_MODE" not in os.environ:
-        from ray._raylet import Config
+        from ray import _raylet
 
         os.environ["RAY_AUTH_MODE"] = auth
-        Config.initialize("")  # Ray read the mode when it was imported
+        _raylet.Config.initialize("")  # type: ignore[attr-defined]  # Ray read the mode when it was imported
     with staged(f"{_PREFIX}{os.getpid()}-") as package:
         logging.getLogger("ray").setLevel(logging.ERROR)
         try:

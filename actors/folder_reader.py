@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 from pathlib import Path
+from typing import Any
 
 import ray
 
@@ -51,7 +52,9 @@ def copy_folder(folder: str, to: Path) -> int:
     """
     if to.exists() and any(to.iterdir()):
         raise InvalidValue("--to", str(to), "holds files already; give a new folder")
-    reader = ray.remote(FolderReader).options(num_cpus=0, scheduling_strategy=on_node(head_node().id)).remote(folder)
+    reader: Any = (
+        ray.remote(FolderReader).options(num_cpus=0, scheduling_strategy=on_node(head_node().id)).remote(folder)
+    )
     try:
         listing = result(reader.listing.remote())
         to.mkdir(parents=True, exist_ok=True)

@@ -146,8 +146,8 @@ def holders() -> Iterator[tuple[str, Any]]:
     for each in ray.util.list_named_actors(all_namespaces=True):
         if each["namespace"] == NAMESPACE and each["name"].startswith(_PREFIX):
             try:
-                actor = ray.get_actor(each["name"], namespace=NAMESPACE)
-                told: Told = ray.get(actor.poll.remote(0, 0.0))
+                actor: Any = ray.get_actor(each["name"], namespace=NAMESPACE)
+                told: Told = result(actor.poll.remote(0, 0.0))
             except (ValueError, RayActorError):
                 continue  # it ended meanwhile
             if told.folder is not None and not told.over:

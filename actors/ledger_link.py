@@ -12,7 +12,8 @@ import ray
 from ray.exceptions import RayActorError
 
 from ..errors import InvalidValue
-from .ledger_actor import NAMESPACE, actor_name, result
+from .cluster import NAMESPACE
+from .ledger_actor import actor_name, result
 from .ledger_desk import LedgerGone
 
 _PREFIX = actor_name("")

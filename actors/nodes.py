@@ -38,15 +38,20 @@ def nodes() -> list[Node]:
             gpus=each["Resources"].get("GPU", 0.0),
             memory=each["Resources"].get("memory", 0.0),
         )
-        for each in ray.nodes()
+        for each in _listed()
         if each["Alive"]
     ]
     return sorted(found, key=lambda node: (not node.head, node.address, node.id))
 
 
+def _listed() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    return found
+
+
 def nodes_lost() -> list[str]:
     """Names of nodes that the cluster had and has no more."""
-    return [f"{each['NodeManagerHostname']} ({each['NodeID'][:8]})" for each in ray.nodes() if not each["Alive"]]
+    return [f"{each['NodeManagerHostname']} ({each['NodeID'][:8]})" for each in _listed() if not each["Alive"]]
 
 
 def head_node() -> Node:

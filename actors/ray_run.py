@@ -42,9 +42,9 @@ class CoordinatorActor:
         recorder: Recorder,
         loop: type[RoundLoop],
         gpus_per_host: float,
+        labels: dict[str, str],
         home: str,
         mirror: Any,
-        labels: dict[str, str],
     ) -> None:
         self._fleet = RayFleet(specs, shards, test, home, gpus_per_host, mirror)
         self._events: deque[dict[str, Any]] = deque(maxlen=100_000)
@@ -136,9 +136,9 @@ def _start_coordinator(job: Job, ledger: Any, home: str, mirror: Any) -> Any:
             job.recorder,
             job.loop,
             job.gpus_per_host,
+            {"run": job.ledger.meta["run"], "name": job.name, "status": job.ledger.meta["status"]},
             home,
             mirror,
-            {"run": job.ledger.meta["run"], "name": job.name, "status": job.ledger.meta["status"]},
         )
     )
 

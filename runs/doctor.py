@@ -127,7 +127,7 @@ def _temporary() -> Iterator[Finding]:
 def _cache() -> Iterator[Finding]:
     import numba
 
-    given = numba.config.CACHE_DIR
+    given = numba.config.CACHE_DIR  # type: ignore[attr-defined]
     folder = Path(given) if given else Path(__file__).resolve().parents[1] / "algorithms" / "queries"
     fallback = Path.home() / ".cache"
     usable = next(
