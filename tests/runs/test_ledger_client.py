@@ -138,7 +138,9 @@ def test_coroutines_give_the_same(finished):
 def test_questions_change_nothing(finished):
     def content():
         # SQLite's shared memory beside the journal changes with every reader; it holds no data.
-        return {path: path.read_bytes() for path in finished.rglob("*") if path.is_file() and "sqlite-" not in path.name}
+        return {
+            path: path.read_bytes() for path in finished.rglob("*") if path.is_file() and "sqlite-" not in path.name
+        }
 
     before = content()
     with Ledger.connect(finished) as ledger:
