@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 import time
 from collections import deque
@@ -25,6 +26,15 @@ if TYPE_CHECKING:
     from ..privacy.ledger import Grants, Refusal
 
 _POLL_S = 0.2
+
+
+def _carry_own_files() -> None:
+    """Methods from a user's own file travel with their code: no other process can import them by name."""
+    from ..algorithms.own_file import MODULES
+
+    for name, module in list(sys.modules.items()):
+        if name.startswith(MODULES):
+            ray.cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
 class LedgerActor:
@@ -116,6 +126,7 @@ def run_ray(job: Job, listen: Listener, cpus: int) -> Finished:
             actor.request_stop.remote()
 
     # From the first moment on: an interrupt while Ray starts becomes a stop after the first round.
+    _carry_own_files()
     with on_interrupt(stop), local_cluster(cpus):
         ledger: Any = (
             ray.remote(LedgerActor).options(num_cpus=0, max_restarts=-1, max_task_retries=-1).remote(job.ledger)

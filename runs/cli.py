@@ -14,6 +14,7 @@ from .. import __version__
 from ..errors import DualfedError
 from .cli_audit import audit
 from .cli_compare import compare, report, sweep
+from .cli_conformance import conformance
 from .cli_data import data_app
 from .cli_reproduce import reproduce
 from .cli_topology import topology_app
@@ -35,6 +36,7 @@ app.command()(reproduce)
 app.command()(compare)
 app.command()(sweep)
 app.command()(report)
+app.command()(conformance)
 
 
 class Engine(StrEnum):
@@ -122,11 +124,17 @@ def list_() -> None:
 
 
 @app.command("plot")
-def plot_(folder: RunFolder) -> None:
-    """Draw a run's plots anew."""
+def plot_(
+    folders: Annotated[list[Path], typer.Argument(metavar="RUN…", help="One folder, or several to draw together.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the plots of several runs go.")] = Path(
+        "dualfed-out/plots"
+    ),
+) -> None:
+    """Draw a run's plots anew, or several runs in the same plots."""
+    from .plot_runs import plot_runs
     from .plots import plot
 
-    for path in plot(folder):
+    for path in plot(folders[0]) if len(folders) == 1 else plot_runs(folders, out):
         typer.echo(str(path))
 
 

@@ -14,7 +14,7 @@ Tables = dict[str, Any]
 
 
 def read_source(source: str) -> Tables:
-    """The tables of a preset or of a TOML file. ``data.path`` in a file is relative to that file's folder.
+    """The tables of a preset or of a TOML file. ``data.path`` and a method's own file are relative to that file's folder.
 
     Raises:
         InvalidValue: no such preset or file, or a file that is not TOML.
@@ -30,6 +30,9 @@ def read_source(source: str) -> Tables:
     data = tables.get("data")
     if isinstance(data, dict) and isinstance(given := data.get("path"), str):
         data["path"] = str(path.parent.absolute() / Path(given).expanduser())
+    method = tables.get("method")
+    if isinstance(method, dict) and isinstance(name := method.get("name"), str) and ".py:" in name:
+        method["name"] = str(path.parent.absolute() / Path(name).expanduser())
     return tables
 
 
