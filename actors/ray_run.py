@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import threading
 import time
 from collections import deque
@@ -26,6 +27,15 @@ from .ray_fleet import RayFleet
 from .run_gauges import RunGauges
 
 _POLL_S = 0.2
+
+
+def _carry_own_files() -> None:
+    """Methods from a user's own file travel with their code: no other process can import them by name."""
+    from ..algorithms.own_file import MODULES
+
+    for name, module in list(sys.modules.items()):
+        if name.startswith(MODULES):
+            ray.cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
 class CoordinatorActor:
@@ -93,6 +103,7 @@ def run_ray(job: Job, listen: Listener, cpus: int) -> Finished:
                 actor.request_stop.remote()
 
     # From the first moment on: an interrupt while Ray starts becomes a stop after the first round.
+    _carry_own_files()
     with on_interrupt(stop), local_cluster(cpus):
         home = ray.get_runtime_context().get_node_id()
         mirror = start_mirror(home) if len(nodes()) > 1 else None

@@ -15,6 +15,7 @@ from ..errors import DualfedError
 from .cli_audit import audit
 from .cli_cluster import doctor, fetch, stage, stop, watch
 from .cli_compare import compare, report, sweep
+from .cli_conformance import conformance
 from .cli_data import data_app
 from .cli_ledger import ledger_app
 from .cli_reproduce import reproduce
@@ -41,6 +42,7 @@ app.command()(stop)
 app.command()(fetch)
 app.command()(stage)
 app.command()(doctor)
+app.command()(conformance)
 
 
 class Engine(StrEnum):
@@ -142,11 +144,17 @@ def list_() -> None:
 
 
 @app.command("plot")
-def plot_(folder: RunFolder) -> None:
-    """Draw a run's plots anew."""
+def plot_(
+    folders: Annotated[list[Path], typer.Argument(metavar="RUN…", help="One folder, or several to draw together.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the plots of several runs go.")] = Path(
+        "dualfed-out/plots"
+    ),
+) -> None:
+    """Draw a run's plots anew, or several runs in the same plots."""
+    from .plot_runs import plot_runs
     from .plots import plot
 
-    for path in plot(folder):
+    for path in plot(folders[0]) if len(folders) == 1 else plot_runs(folders, out):
         typer.echo(str(path))
 
 

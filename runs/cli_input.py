@@ -14,7 +14,7 @@ Tables = dict[str, Any]
 
 
 def read_source(source: str) -> Tables:
-    """The tables of a preset or of a TOML file. ``data.path`` in a file is relative to that file's folder.
+    """The tables of a preset or of a TOML file. ``data.path`` and a method's own file are relative to that file's folder.
 
     Raises:
         InvalidValue: no such preset or file, or a file that is not TOML.
@@ -71,10 +71,13 @@ def absolute_data_path(tables: Tables) -> Tables:
 def _absolute(tables: Tables, folder: Path) -> Tables:
     """``tables`` with the paths of files to read taken from ``folder``."""
     changed = _copied(tables)
-    for section, field in (("data", "path"), ("time", "trace"), ("time", "churn_trace")):
+    for section, field in (("data", "path"), ("topology", "path"), ("time", "trace"), ("time", "churn_trace")):
         table = changed.get(section)
         if isinstance(table, dict) and isinstance(given := table.get(field), str):
             table[field] = str(folder / Path(given).expanduser())
+    method = changed.get("method")
+    if isinstance(method, dict) and isinstance(name := method.get("name"), str) and ".py:" in name:
+        method["name"] = str(folder / Path(name).expanduser())
     return changed
 
 

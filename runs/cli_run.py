@@ -161,9 +161,12 @@ def _one_thread(engine: str) -> None:
 
 def _finish(result: RunResult, twin: RunResult | None) -> int:
     from .plots import plot
+    from .report import report
     from .summary import show
 
     if result.folder is not None and len(result.metrics) > 0:
         plot(result.folder)
+        if result.summary:
+            report(result.folder)
     show(result, twin, Console())
     return INTERRUPTED if result.ending == "stopped" else 0

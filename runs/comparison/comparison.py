@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from ...algorithms.registry import make_method
 from ...errors import InvalidValue, RunBroken
 from ..study import Study, Wanted, carry_out
 from ..study.results import mean_and_deviation
@@ -134,6 +135,8 @@ def _tuned(
         for entry in entries
         for position, candidate in enumerate(grids[entry.label])
     ]
+    for each in wanted:
+        make_method(each.config.method)  # a parameter that the method does not have is no candidate
     study = carry_out(wanted, folder / "tuning", jobs=jobs, keep_refusals=True, say=say)
     chosen: dict[str, Candidate] = {}
     faults = []

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from ...algorithms.registry import make_method
 from ...errors import InvalidValue
 from ..cli_input import parse_value
 from ..study import Study, Wanted, carry_out
@@ -111,6 +112,8 @@ def sweep(
         for index in range(seeds)
         for position, candidate in enumerate(all_of)
     ]
+    for entry in wanted:
+        make_method(entry.config.method)  # a parameter that the method does not have is no candidate
     carry = by_tune if engine == "ray" else carried_out
     study = carry_out(wanted, Path(out), jobs=jobs, keep_refusals=True, say=say, carry=carry)
     faults = [
