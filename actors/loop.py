@@ -120,6 +120,8 @@ class RoundLoop(ABC):
         self._counters: dict[str, Any] = {"bytes_down": 0, "bytes_up": 0, "refused": 0, "lost": 0}
         if settings.on_error != "stop":
             self._counters["errors"] = 0
+        if settings.time is not None:
+            self._counters["simulated_s"] = 0.0
         self._time: RoundsInTime | None = None if settings.time is None else self._clock(settings.time)
         self._clipped = np.zeros(2, dtype=np.int64)  # clipped releases, all releases, since the last evaluation
         self._done = 0
