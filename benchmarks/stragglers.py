@@ -33,7 +33,7 @@ def federated(policy: dict[str, Any], rounds: int, participants: int | None) -> 
         "engine": "inline",
         "evaluate_every": 1,
         "checkpoint_every": 10**6,
-        "data": {"name": "synthetic", "records": 50_000, "features": 20, "classes": 5, "spread": 0.35},
+        "data": {"name": "synthetic", "records": 50_000, "features": 20, "classes": 5, "spread": 2.5},
         "partition": {"scheme": "dirichlet", "clients": 100, "alpha": 1.0, "min_size": 60},
         "method": {
             "name": "fedspd-dp",
