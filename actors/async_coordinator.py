@@ -113,14 +113,13 @@ class AsyncCoordinator(Coordinator):
         clients = clients[np.isfinite(returns)]
         if not len(clients):
             return
-        reservation = self._ledger.reserve(t, clients, self._plan.events_of(t, clients))
-        grants = self._granted(t, reservation)
+        grants = self._granted(t, self._ask_for(t, clients))
         if grants is None or not len(grants):
             return
         flight.tell("offline", t, flight.begin(grants.clients, t), flight.now)
         for host, task in self._tasks(t, grants).items():
             self._batches.setdefault(host, []).append((task.clients, self._fleet.call(host, "begin", task)))
-        self._counters["bytes_down"] += len(grants) * self._settings.dim * self._settings.item_bytes
+        self._counters["bytes_down"] += len(grants) * self._bytes(self._settings.numbers_down)
 
     def _arrivals(self, t: int) -> list[Task]:
         """Go on in time until update ``t`` has its arrivals, or nobody is at work. A void client begins anew at once."""
@@ -197,6 +196,8 @@ class AsyncCoordinator(Coordinator):
                 flight.close(task, t, "void")
         clients = np.sort(np.array(list(waiting), dtype=np.int64))
         tickets = {}
+        if self._settings.fresh_uploads:
+            self._totals[:] = 0
         for host in np.unique(self._host_of[clients]).tolist():
             mine = clients[self._host_of[clients] == host]
             tickets[host] = self._fleet.call(host, "commit", t, mine)
@@ -218,7 +219,8 @@ class AsyncCoordinator(Coordinator):
         flight.keeper.spend(done, np.zeros(len(done)), flight.now - arrivals)
         flight.keeper.stale(done, np.array([t - task.version for task in waiting.values()], dtype=np.int64))
         self._errors_in_a_row[done] = 0
-        self._counters["bytes_up"] += len(done) * self._settings.dim * self._settings.item_bytes
+        self._counters["bytes_up"] += len(done) * self._bytes(self._settings.numbers_up)
+        self._serve(t, len(done))
         flight.keep_spans(t)
         self._used = []
         return len(done), 0.0

@@ -26,7 +26,7 @@ class EdgeHost(GraphHost):
         near = spec.neighbourhood
         assert near is not None
         own, names = len(spec.clients), np.concatenate([spec.clients, near.ghosts])
-        rows, columns = near.laplacian.nonzero()
+        rows, columns = near.exchange.nonzero()
         keep = rows != columns
         order = np.lexsort((names[columns[keep]], rows[keep]))
         self._owner, self._other = rows[keep][order], columns[keep][order]

@@ -43,7 +43,7 @@ class Fleet(ABC):
         self.gather({host: self.call(host, "linger", times) for host, times in due.items()})
 
     def processes(self) -> list[int]:
-        """The process id of every host that has a process of its own, by host."""
+        """The process id of every host that has a process of its own, by host; 0 for one that does not answer."""
         return []
 
     def everyone(self, name: str, *arguments: Any) -> dict[int, Outcome]:

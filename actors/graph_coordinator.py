@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .graph_clock import GraphClock
 from .loop import RoundLoop
-from .messages import Answer, GraphDiagnosis, Heading, Lost, Missing, Outcome, Parcel, Sent, StepTask
+from .messages import Answer, Failed, GraphDiagnosis, Heading, Lost, Missing, Outcome, Parcel, Sent, StepTask
 from .timing import Timekeeper, TimeSettings
 
 if TYPE_CHECKING:
     from ..privacy.ledger import Grants
 
+_REPEATS = 8
 _NOBODY = np.empty(0, dtype=np.int64)
 
 
@@ -52,7 +54,7 @@ class GraphCoordinator(RoundLoop):
         """The average ``[d]`` of the released states."""
         return np.asarray(np.sum(self._totals, axis=0) / self._settings.clients)
 
-    def _enter(self, outcomes: dict[int, Outcome]) -> None:
+    def _enter(self, outcomes: dict[int, Outcome], checkpoint: Path | None) -> None:
         self._pending: list[_Evaluation] = []
         self._totals, self._outboxes = [], []
         for outcome in outcomes.values():
@@ -129,29 +131,23 @@ class GraphCoordinator(RoundLoop):
     def _settle_step(
         self, step: int, t: int, grants: Grants | None, outcomes: Mapping[int, Outcome]
     ) -> tuple[int, float]:
-        """Take in one exchange. A lost host is rebuilt and makes the exchange without its clients' data (Δ̃ = 0); a host
-        that missed a lost neighbour's parcels makes it now, with its grants still unused."""
-        waiting: dict[int, Grants | None] = {}
+        """Take in one exchange. A lost host is rebuilt and makes the exchange without its clients' data (Δ̃ = 0), also where
+        it had answered but its parcels were lost with it before others had fetched them; a host that missed a lost
+        neighbour's parcels makes it now, with its grants still unused."""
         sent: dict[int, Sent] = {}
-        for host, outcome in outcomes.items():
-            if isinstance(outcome, Lost):
-                clients = self._of_host(grants, host)
-                self._outboxes[host] = self._rebuild(max(t, self._done + 1), clients, outcome, step).parcels
-                waiting[host] = None
-            elif isinstance(outcome, Answer) and isinstance(outcome.value, Missing):
-                waiting[host] = grants
-            elif isinstance(outcome, Answer):
-                sent[host] = outcome.value
-            else:
-                self._failed(max(t, self._done + 1), self._of_host(grants, host), outcome)
-        if self._failure is not None:
-            return 0, 0.0
-        for host, unused in waiting.items():
-            repeated = self._fleet.gather(self._step(step, t, unused, [host]))[host]
-            answer = self._value(repeated)
-            if isinstance(answer, Missing):
-                raise RuntimeError(f"hosts {answer.sources} were lost twice in one round")
-            sent[host] = answer
+        silent: set[int] = set()
+        for _turn in range(_REPEATS):
+            waiting = self._sort(step, t, grants, outcomes, sent, silent)
+            if self._failure is not None:
+                return 0, 0.0
+            if not waiting:
+                break
+            repeated = {host: self._step(step, t, unused, [host])[host] for host, unused in waiting.items()}
+            outcomes = self._fleet.gather(repeated)
+        else:
+            raise RuntimeError(
+                f"hosts {sorted(waiting)} could not make one exchange because others were lost each time"
+            )
         released, busy = 0, 0.0
         for host, answer in sorted(sent.items()):
             result = answer.value
@@ -161,10 +157,41 @@ class GraphCoordinator(RoundLoop):
             self._clipped += result.clipped, result.released
             for name, number in result.counts.items():
                 self._counters[name] = self._counters.get(name, 0) + number
-        traffic = self._settings.messages * self._settings.dim
+        traffic = self._settings.messages * self._settings.message_length
         self._counters["bytes_up"] += traffic * self._settings.item_bytes
         self._counters["scalars"] = self._counters.get("scalars", 0) + traffic
         return released, busy
+
+    def _sort(
+        self,
+        step: int,
+        t: int,
+        grants: Grants | None,
+        outcomes: Mapping[int, Outcome],
+        sent: dict[int, Sent],
+        silent: set[int],
+    ) -> dict[int, Grants | None]:
+        """Put answers into ``sent`` and rebuild who was lost; who has to make the exchange again, with which grants.
+
+        A host that may have used its grants is ``silent`` from then on: a grant is used once.
+        """
+        lost = {host: outcome for host, outcome in outcomes.items() if isinstance(outcome, Lost)}
+        missed: list[int] = []
+        for host, outcome in outcomes.items():
+            if isinstance(outcome, Answer) and isinstance(outcome.value, Missing):
+                missed.append(host)
+                for source in outcome.value.sources:
+                    lost.setdefault(source, Lost(source, "its parcels were lost with its process"))
+            elif isinstance(outcome, Answer):
+                sent[host] = outcome.value
+            elif isinstance(outcome, Failed):
+                self._failed(max(t, self._done + 1), self._of_host(grants, host), outcome)
+        for host, reason in sorted(lost.items()):
+            clients = _NOBODY if host in silent else self._of_host(grants, host)
+            self._outboxes[host] = self._rebuild(max(t, self._done + 1), clients, reason, step).parcels
+            sent.pop(host, None)
+            silent.add(host)
+        return {host: None if host in silent else grants for host in {*missed, *lost}}
 
     def _finish(self) -> None:
         """Final mixing: gossip on a copy, from its start again if a host is lost on the way."""

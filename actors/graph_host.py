@@ -29,14 +29,14 @@ class _Found:
 
 
 class GraphHost(Host):
-    """Nodes of a graph method (Z1)–(Z10)."""
+    """Nodes of a graph method: SPADE-DFL (Z1)–(Z10), or any other."""
 
     def __init__(self, spec: HostSpec, shard: HostShard, test: HostShard) -> None:
         super().__init__(spec, shard, test)
         assert isinstance(spec.method, GraphMethod)
         assert spec.neighbourhood is not None
         self._method, self._near = spec.method, spec.neighbourhood
-        self._laplacian = self._near.laplacian.astype(spec.dtype)
+        self._matrix = self._near.exchange.astype(spec.dtype)
         self._everyone = np.arange(len(spec.clients))
         self._used: Tensor | None = None  # the models after final mixing
         self._heading = Heading(0, np.zeros(len(spec.start)))
@@ -57,7 +57,7 @@ class GraphHost(Host):
         return self.enter()
 
     def step(self, task: StepTask, incoming: Mapping[int, Parcel]) -> Sent:
-        """One exchange: the pull of the neighbours, the increments of the clients that were granted a release, (Z8)."""
+        """One exchange: the pull of the neighbours, the increments of the clients that were granted a release, the advance."""
         began = time.perf_counter()
         state = self._states.read(self._everyone)
         pull = self._pull(state, task, incoming)
@@ -111,8 +111,8 @@ class GraphHost(Host):
         return slots, found, int(gate.clipped.sum())
 
     def _pull(self, state: State, task: StepTask, incoming: Mapping[int, Parcel]) -> Tensor:
-        """What the neighbours' states come to for each client, ``[n, d]``: ℒx."""
-        return self._product(self._laplacian, state["x"], incoming)
+        """What the neighbours' states come to for each client: the product of the exchange with what all share."""
+        return self._product(self._matrix, self._shared(state), incoming)
 
     def _completed(self, state: State) -> State:
         """The new state with what a host itself keeps of it."""
@@ -120,7 +120,7 @@ class GraphHost(Host):
 
     def _parcels_of(self, state: State) -> dict[int, Parcel]:
         """What neighbouring hosts need of a state."""
-        return self._parcels(state["x"])
+        return self._parcels(self._shared(state))
 
     def begin_mixing(self) -> Sent:
         """Start plain gossip on a copy of the released states: post-processing, it reveals nothing new."""
@@ -165,6 +165,11 @@ class GraphHost(Host):
     def states(self) -> dict[str, np.ndarray]:
         """All rows of this host, ``{name: [n, d]}``, for a simulation that records them."""
         return {name: rows.numpy().copy() for name, rows in self._states.read(self._everyone).items()}
+
+    def _shared(self, state: State) -> Tensor:
+        """What neighbours see of the state, side by side, ``[n, d·k]``."""
+        names = self._method.shared
+        return state[names[0]] if len(names) == 1 else torch.cat([state[name] for name in names], dim=1)
 
     def _product(self, matrix: Any, own: Tensor, incoming: Mapping[int, Parcel]) -> Tensor:
         stacked = np.empty((len(own) + len(self._near.ghosts), own.shape[1]), dtype=self._spec.dtype)

@@ -18,9 +18,10 @@ from ..algorithms.method import Cohort, Method, State
 from ..algorithms.problems.base import Problem
 from ..algorithms.shards import Shards
 from ..errors import InvalidValue
-from ..privacy.gate import Granted, NoiseGate
+from ..privacy.gate import Bound, Granted, NoiseGate
 from .fleet import sleep_until
 from .messages import HostShard
+from .opened import OpenedRecords
 from .state_store import StateStore
 
 
@@ -29,7 +30,7 @@ class Neighbourhood:
     """A host's part of the graph.
 
     Attributes:
-        laplacian: ℒ's rows of its own nodes, columns its own nodes and then the ghosts; scipy csr.
+        exchange: rows of the method's matrix for its own nodes, columns its own nodes and then the ghosts; scipy csr.
         mixing: Metropolis weights in the same shape, for plain gossip.
         ghosts: nodes of other hosts that neighbour one of its own, ascending.
         ghosts_of: for each neighbouring host, where its nodes stand among the ghosts.
@@ -37,7 +38,7 @@ class Neighbourhood:
         degree: the largest degree of the whole graph.
     """
 
-    laplacian: Any
+    exchange: Any
     mixing: Any
     ghosts: np.ndarray
     ghosts_of: dict[int, np.ndarray]
@@ -100,10 +101,20 @@ class Host:
         self._start = torch.as_tensor(spec.start, dtype=self._dtype, device=self._device)
         path = None if spec.state_path is None else Path(spec.state_path)
         self._states = StateStore(self._beginning(spec), len(spec.clients), path, self._device)
+        opened = None if path is None else path.with_suffix(".records")
+        self._opened = OpenedRecords(self._shards, spec.clients, opened) if spec.method.opens else None
 
     def ping(self) -> int:
         """The process id: the host is there."""
         return os.getpid()
+
+    @property
+    def states_kept(self) -> StateStore:
+        """Its clients' states, for whoever keeps a copy of them."""
+        return self._states
+
+    def states_replaced(self) -> None:
+        """Take note that all states were replaced by those of a copy."""
 
     def linger(self, due: np.ndarray) -> None:
         """Sleep, for each of some clients at the same time, until its time (of ``time.time``) has passed."""
@@ -147,6 +158,8 @@ class Host:
                 rounds += file.get_tensor("rounds")[mine].tolist()
                 for name in rows:
                     rows[name].append(file.get_tensor(f"state.{name}")[mine])
+        if self._opened is not None:
+            self._opened.load(Path(folder))
         if slots:
             state = {name: torch.cat(parts) for name, parts in rows.items()}
             self._states.restore(np.array(slots), np.array(rounds), state)
@@ -160,10 +173,13 @@ class Host:
 
     def _gate(self, cohort: Cohort, round: int, numbers: np.ndarray, events: np.ndarray) -> NoiseGate:
         spec = self._spec
+        if len(events) and events[0] < 0:  # not charged: nothing gets out, and no noise is known of
+            nothing = np.zeros(len(events))
+            return NoiseGate(Granted(round, cohort.clients, numbers, nothing), Bound(nothing, parts=0), spec.noise_key)
         bound = spec.method.bound(self._problem, cohort.sizes, cohort.weights, round)
         granted = Granted(round, cohort.clients, numbers, spec.noise_multipliers[events])
         injected = None
-        if spec.injected is not None:
+        if spec.injected is not None and round > 0:
             injected = torch.as_tensor(spec.injected[round - 1, cohort.clients], dtype=self._dtype, device=self._device)
         return NoiseGate(granted, bound, spec.noise_key, injected)
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 
 from ..errors import DualfedError
+from ..privacy.grants import Grants
 from .client_errors import events_of
 from .fleet import Fleet
 from .ledger_port import LedgerPort
@@ -25,9 +26,9 @@ from .rounds_in_time import RoundsInTime
 from .timing import Timekeeper, TimeSettings
 
 if TYPE_CHECKING:
-    from ..privacy.ledger import Grants
     from .plan import Plan
 
+_REBUILDS = 5
 Ending = Literal["completed", "stopped", "exhausted", "failed"]
 
 
@@ -59,7 +60,11 @@ class RunSettings:
         folder: the run's folder, or None to keep nothing on disk.
         state_is_released: whether checkpoints hold only released values.
         mixing_rounds, final_mixing: exchanges without data after each release, and at the end.
-        messages: vectors that the graph's edges carry in one exchange, 2|E|.
+        numbers_down, numbers_up: what a client of a server receives and uploads in a round; None: dim.
+        fresh_uploads: whether the server adds up the uploads of the round alone, not every client's last.
+        server: ``[S]`` the state that the server itself starts with, or None where it keeps none.
+        messages: clients' messages that the graph's edges carry in one exchange, 2|E|.
+        message_length: numbers in one of them; d where clients share their model alone.
         time: what takes how long and what a straggler means; None where nothing takes time.
         on_error, retries: what a client's error means for the run, and how often it may try again.
     """
@@ -76,6 +81,11 @@ class RunSettings:
     mixing_rounds: int = 0
     final_mixing: int = 0
     messages: int = 0
+    numbers_down: int | None = None
+    numbers_up: int | None = None
+    fresh_uploads: bool = False
+    server: np.ndarray | None = None
+    message_length: int = 0
     time: TimeSettings | None = None
     on_error: OnError = "stop"
     retries: int = 2
@@ -138,8 +148,8 @@ class RoundLoop(ABC):
         """The released model ``[d]`` after the last round."""
 
     @abstractmethod
-    def _enter(self, outcomes: dict[int, Outcome]) -> None:
-        """Take in what each host starts from: the answers to ``total`` or ``restore``."""
+    def _enter(self, outcomes: dict[int, Outcome], checkpoint: Path | None) -> None:
+        """Take in what each host starts from: the answers to ``enter``, or to ``restore`` from a checkpoint."""
 
     @abstractmethod
     def _send(self, t: int, grants: Grants | None) -> dict[int, Any]:
@@ -185,7 +195,7 @@ class RoundLoop(ABC):
         self._emit({"kind": "started", "round": 0, "processes": self._fleet.processes()})
         checkpoint = latest_checkpoint(self._settings.checkpoints)
         if checkpoint is None:
-            self._enter(self._fleet.everyone("enter"))
+            self._enter(self._everyone("enter"), None)
             self._ask(0)
             return
         saved = json.loads((checkpoint / "state.json").read_text())
@@ -194,8 +204,18 @@ class RoundLoop(ABC):
         self._counters = saved["counters"]
         if self._time is not None:
             self._time.load(saved["time"])
-        self._enter(self._fleet.everyone("restore", str(checkpoint)))
+        self._enter(self._everyone("restore", str(checkpoint)), checkpoint)
         self._emit({"kind": "resumed", "round": self._done})
+
+    def _everyone(self, name: str, *arguments: Any) -> dict[int, Outcome]:
+        """Call all hosts before the first round; one that is lost meanwhile is started again."""
+        outcomes = self._fleet.everyone(name, *arguments)
+        for _attempt in range(_REBUILDS):
+            lost = [host for host, outcome in outcomes.items() if isinstance(outcome, Lost)]
+            for host in lost:
+                self._fleet.rebuild(host)
+            outcomes |= self._fleet.gather({host: self._fleet.call(host, name, *arguments) for host in lost})
+        return outcomes
 
     def _rounds(self) -> Ending:
         settings, last = self._settings, self._settings.rounds
@@ -257,16 +277,23 @@ class RoundLoop(ABC):
         willing = chosen[~self._exhausted[chosen]]
         if self._time is not None:
             willing = self._time.present(willing, t)
-        return self._ledger.reserve(t, willing, self._plan.events_of(t, willing)) if len(willing) else None
+        return self._ask_for(t, willing) if len(willing) else None
+
+    def _ask_for(self, t: int, willing: np.ndarray) -> Any:
+        """Start a reservation, or give the grants of a round that is not charged."""
+        events = self._plan.events_of(t, willing)
+        if events[0] < 0:  # a round that reveals nothing new: nobody is asked, and its gate lets nothing out
+            return Grants(t, willing, np.full(len(willing), -1), events)
+        return self._ledger.reserve(t, willing, events)
 
     def _withdraw(self, reservation: Any) -> None:
-        if reservation is not None:
+        if reservation is not None and not isinstance(reservation, Grants):
             grants, _ = self._ledger.collect(reservation)
             self._ledger.void(grants)
 
     def _granted(self, t: int, reservation: Any) -> Grants | None:
-        if reservation is None:
-            return None
+        if reservation is None or isinstance(reservation, Grants):
+            return reservation
         grants, refusals = self._ledger.collect(reservation)
         for refusal in refusals:
             self._exhausted[refusal.client] = True
@@ -310,9 +337,13 @@ class RoundLoop(ABC):
         return to their last release. The answer to ``take_back``."""
         self._counters["lost"] += len(clients)
         self._emit({"kind": "lost", "round": t, "host": lost.host, "clients": clients.tolist(), "reason": lost.reason})
-        self._fleet.rebuild(lost.host)
-        ticket = self._fleet.call(lost.host, "take_back", self._void_from(t) if void_from is None else void_from)
-        answer = self._value(self._fleet.gather({lost.host: ticket})[lost.host])
+        for _attempt in range(_REBUILDS):  # what was started on a node that is about to be lost is lost with it
+            self._fleet.rebuild(lost.host)
+            ticket = self._fleet.call(lost.host, "take_back", self._void_from(t) if void_from is None else void_from)
+            outcome = self._fleet.gather({lost.host: ticket})[lost.host]
+            if not isinstance(outcome, Lost):
+                break
+        answer = self._value(outcome)
         self._emit({"kind": "rebuilt", "round": t, "host": lost.host, "processes": self._fleet.processes()})
         return answer
 
@@ -334,6 +365,7 @@ class RoundLoop(ABC):
         partial = root / ".partial"
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir()
+        self._save(partial)
         self._insist({h: ("save", str(partial / f"clients-{h:05d}.safetensors")) for h in range(self._fleet.hosts)})
         state = {
             "version": 1,
@@ -348,6 +380,9 @@ class RoundLoop(ABC):
         os.replace(partial, root / f"round-{self._done:08d}")
         for older in sorted(root.glob("round-*"))[:-1]:
             shutil.rmtree(older)
+
+    def _save(self, folder: Path) -> None:  # noqa: B027 (a graph has no server)
+        """Put what the coordinator itself must keep beside the hosts' files of a checkpoint."""
 
     def _emit(self, event: dict[str, Any]) -> None:
         self._recorder.take(event)

@@ -33,7 +33,7 @@ class RoundTask:
 
     Attributes:
         round: t, from 1.
-        total: ``[d]`` float64, the sum of all clients' last uploads, from which the method makes its broadcast.
+        total: float64, what the method makes its broadcast of: the sum of uploads ``[U]``, or the server's state ``[S]``.
         clients: ``[k]`` granted clients of this host, ascending; numbers, events: their grants.
         isolate: leave out clients that raise, and answer with their errors.
     """
@@ -48,7 +48,12 @@ class RoundTask:
 
 @dataclass(frozen=True)
 class RoundResult:
-    """A host's answer: the sum of its clients' last releases. ``clipped`` is a diagnostic of the simulation."""
+    """A host's answer: the sum of its clients' uploads ``[U]``, released values only.
+
+    Attributes:
+        released: clients that used a grant; uploads: clients that uploaded, also in a round that was not charged.
+        clipped: a diagnostic of the simulation.
+    """
 
     host: int
     round: int
@@ -56,6 +61,7 @@ class RoundResult:
     released: int
     clipped: int
     seconds: float
+    uploads: int
     errors: tuple[ClientError, ...] = ()
 
 

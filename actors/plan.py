@@ -20,6 +20,7 @@ class Plan:
         noise_multipliers: ``[N]`` z_i; 0 where no noise is added.
         budgets: ``[N]`` ε at ``delta`` at which the ledger stops a client, or None.
         planned: ``[N, len(events)]`` int64, how often each client is planned to release each event.
+        opening: the clients of round 0, in which a method that opens releases its records, or None.
         caps: ``[N]`` the most participations of each client, or None.
     """
 
@@ -33,8 +34,10 @@ class Plan:
     _client_class: np.ndarray
     _round_class: np.ndarray
     _event_of: np.ndarray
+    opening: np.ndarray | None = None
     caps: np.ndarray | None = None
 
     def events_of(self, t: int, clients: np.ndarray) -> np.ndarray:
-        """The numbers of the events that round ``t`` would be for ``clients``."""
-        return np.asarray(self._event_of[self._client_class[clients], self._round_class[t - 1]])
+        """The numbers of the events that round ``t`` would be for ``clients``; −1 in a round that is not charged."""
+        column = self._round_class[t - 1 if self.opening is None else t]
+        return np.asarray(self._event_of[self._client_class[clients], column])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -13,9 +14,22 @@ from ..algorithms.problems.base import Problem
 from ..errors import InvalidValue
 from ..keys import generator, public_key
 from ..privacy.calibration import analytic_noise_multiplier, classic_noise_multiplier, coarsen, plan_noise
-from ..privacy.events import Event, GaussianEvent, IndependentEvent
+from ..privacy.events import (
+    ApproximateEvent,
+    EpochEvent,
+    Event,
+    GaussianEvent,
+    IidEvent,
+    IndependentEvent,
+    LaplaceEvent,
+    PureEvent,
+    ZcdpEvent,
+)
+from ..privacy.profiles import repeats
 from .plan import Plan
 
+# Of these, one with a smaller contraction costs more at the same rate.
+_ORDERED = (GaussianEvent, EpochEvent, IidEvent)
 # Past this many distinct accounts the noise is solved for the costliest of a client's events instead of for each of them.
 _ACCOUNTS_SOLVED = 48
 
@@ -86,14 +100,19 @@ def make_plan(
     """
     kinds, kind_of = np.unique(np.stack([sizes.astype(float), weights]), axis=1, return_inverse=True)
     kind_of = kind_of.reshape(-1)
-    templates, template_of, round_class = _templates(method, problem, kinds, len(participants))
+    opening = np.unique(np.concatenate(participants)) if method.opens else None
+    first = 1 if opening is None else 0
+    templates, template_of, round_class = _templates(method, problem, kinds, range(first, len(participants) + 1))
     foreseen = participants if cap is None else first_participations(participants, len(sizes), cap)
+    if arrivals_decide and opening is not None:
+        raise InvalidValue("policy.kind", "async", f"{method.name} releases its records first; take a policy of rounds")
+    every = foreseen if opening is None else [opening, *foreseen]
     if arrivals_decide:
         templates, dearest = _dearest(templates, template_of)
         counts = np.zeros((len(sizes), len(templates)), dtype=np.int64)
         counts[np.arange(len(sizes)), dearest[kind_of]] = len(participants) if cap is None else cap
     else:
-        counts = _count(foreseen, kind_of, round_class, template_of, len(templates))
+        counts = _count(every, kind_of, round_class, template_of, len(templates))
     multipliers = _multipliers(templates, counts, noise)
 
     classes, client_class = np.unique(np.stack([kind_of.astype(float), multipliers]), axis=1, return_inverse=True)
@@ -103,6 +122,9 @@ def make_plan(
     event_of = np.empty((classes.shape[1], template_of.shape[1]), dtype=np.int64)
     for row, (kind, multiplier) in enumerate(classes.T):
         for column, template in enumerate(template_of[int(kind)]):
+            if template < 0:
+                event_of[row, column] = -1
+                continue
             relative = templates[template].noise_multiplier
             event = replace(templates[template], noise_multiplier=float(multiplier) * relative)
             number = event_of[row, column] = events.setdefault(event, len(events))
@@ -111,8 +133,9 @@ def make_plan(
         planned = _plan_dearest(templates, counts, classes[1], client_class, events, used)
     else:
         planned = np.zeros((len(sizes), len(events)), dtype=np.int64)
-        for t, chosen in enumerate(foreseen):
-            np.add.at(planned, (chosen, event_of[client_class[chosen], round_class[t]]), 1)
+        for column, chosen in zip(round_class, every):
+            if event_of[0, column] >= 0:
+                np.add.at(planned, (chosen, event_of[client_class[chosen], column]), 1)
     budget = noise.epsilon if noise.mode == "total" else noise.budget
     budgets = None if budget is None else np.full(len(sizes), budget)
     return Plan(
@@ -126,6 +149,7 @@ def make_plan(
         client_class,
         round_class,
         event_of,
+        opening,
         None if cap is None else np.full(len(sizes), cap, dtype=np.int64),
     )
 
@@ -147,14 +171,17 @@ def _dearest(templates: list[Event], template_of: np.ndarray) -> tuple[list[Even
     """
     templates, chosen = list(templates), []
     for row in template_of:
-        distinct = np.unique(row)
+        distinct = np.unique(row[row >= 0])
         mine = [templates[number] for number in distinct]
         if len(distinct) == 1:
             chosen.append(int(distinct[0]))
-        elif not any(isinstance(event, IndependentEvent) for event in mine):
+        elif all(isinstance(event, _ORDERED) for event in mine):
             one = np.zeros((1, len(templates)), dtype=np.int64)
             one[0, distinct] = 1
             chosen.append(int(_costliest(templates, one).argmax()))
+        elif not all(isinstance(event, (*_ORDERED, IndependentEvent)) for event in mine):
+            cure = "the rounds of this method differ in what they cost; take the same parameters in all, or a policy of rounds"
+            raise InvalidValue("policy.kind", "async", cure)
         else:
             least = min(event.noise_multiplier for event in mine)
             templates.append(GaussianEvent(noise_multiplier=least, status=mine[0].status, unit=mine[0].unit))
@@ -183,24 +210,26 @@ def _plan_dearest(
 
 
 def _templates(
-    method: Method, problem: Problem, kinds: np.ndarray, rounds: int
+    method: Method, problem: Problem, kinds: np.ndarray, rounds: range
 ) -> tuple[list[Event], np.ndarray, np.ndarray]:
     """(distinct events on the coarse grid, their number by [kind, class of round], the class of every round).
 
     Their noise multiplier is what the coarse grid leaves of 1: an event may have to state less noise than is added.
+    The number is −1 in a round that is not charged.
     """
     coarse = lru_cache(maxsize=None)(coarsen)
     numbers: dict[Event, int] = {}
     columns: dict[tuple[int, ...], int] = {}
-    round_class = np.empty(rounds, dtype=np.int64)
-    for t in range(1, rounds + 1):
+    round_class = np.empty(len(rounds), dtype=np.int64)
+    for place, t in enumerate(rounds):
+        found = [method.event(problem, int(size), float(weight), t) for size, weight in kinds.T]
+        if len({event is None for event in found}) > 1:
+            raise ValueError(f"{method.name}: round {t} has an event for some clients and none for others")
         column = tuple(
-            numbers.setdefault(
-                coarse(replace(method.event(problem, int(size), float(weight), t), noise_multiplier=1.0)), len(numbers)
-            )
-            for size, weight in kinds.T
+            -1 if event is None else numbers.setdefault(coarse(replace(event, noise_multiplier=1.0)), len(numbers))
+            for event in found
         )
-        round_class[t - 1] = columns.setdefault(column, len(columns))
+        round_class[place] = columns.setdefault(column, len(columns))
     return list(numbers), np.array(list(columns), dtype=np.int64).reshape(len(columns), -1).T, round_class
 
 
@@ -212,8 +241,9 @@ def _count(
     templates: int,
 ) -> np.ndarray:
     counts = np.zeros((len(kind_of), templates), dtype=np.int64)
-    for t, chosen in enumerate(participants):
-        np.add.at(counts, (chosen, template_of[kind_of[chosen], round_class[t]]), 1)
+    for column, chosen in zip(round_class, participants):
+        if template_of[0, column] >= 0:
+            np.add.at(counts, (chosen, template_of[kind_of[chosen], column]), 1)
     return counts
 
 
@@ -230,15 +260,16 @@ def _multipliers(templates: list[Event], counts: np.ndarray, noise: Noise) -> np
     if noise.mode == "zcdp":
         if noise.rho_z is None:
             raise InvalidValue("privacy.rho_z", None, 'mode = "zcdp" needs it; give a number > 0')
-        # n releases of multiplier z cost n/(2z²)-zCDP (Bun & Steinke 2016).
-        return np.asarray(np.sqrt(np.maximum(counts.sum(axis=1), 1) / (2 * noise.rho_z)))
+        # n releases of multiplier z cost n/(2z²)-zCDP (Bun & Steinke 2016), and so do n that are 1/z-DP.
+        releases = counts @ np.array([repeats(event) for event in templates])
+        return np.asarray(np.sqrt(np.maximum(releases, 1) / (2 * noise.rho_z)))
     if noise.epsilon is None:
         raise InvalidValue("privacy.epsilon", None, f"mode = {noise.mode!r} needs it; give a number > 0")
     if noise.mode == "per-round":
-        solve = classic_noise_multiplier if noise.calibration == "classic" else analytic_noise_multiplier
-        return np.full(clients, solve(noise.epsilon, noise.round_delta or noise.delta))
+        return np.full(clients, max((_one_round(event, noise) for event in templates), default=0.0))
     distinct, account_of = np.unique(counts, axis=0, return_inverse=True)
-    if len(distinct) > _ACCOUNTS_SOLVED and not any(isinstance(event, IndependentEvent) for event in templates):
+    ordered = all(isinstance(event, _ORDERED) for event in templates)
+    if len(distinct) > _ACCOUNTS_SOLVED and ordered:
         distinct, account_of = np.unique(_costliest(templates, counts), axis=0, return_inverse=True)
     accounts: list[Mapping[Event, int]] = [
         {templates[index]: int(row[index]) for index in np.flatnonzero(row)} for row in distinct
@@ -247,8 +278,20 @@ def _multipliers(templates: list[Event], counts: np.ndarray, noise: Noise) -> np
     taking_part = [index for index, account in enumerate(accounts) if account]
     solved[taking_part] = plan_noise([accounts[index] for index in taking_part], noise.epsilon, noise.delta)
     # Noise is solved for events that state all of it; where one states less, more is added.
-    shortfall = max(1 / event.noise_multiplier for event in templates)
+    shortfall = max((1 / event.noise_multiplier for event in templates), default=1.0)
     return solved[account_of.reshape(-1)] * shortfall
+
+
+def _one_round(event: Event, noise: Noise) -> float:
+    """The noise multiplier at which one event costs at most the loss of a round; sampling is not counted on."""
+    assert noise.epsilon is not None
+    if isinstance(event, (PureEvent, LaplaceEvent)):
+        return 1 / noise.epsilon
+    delta = noise.round_delta or noise.delta
+    if isinstance(event, (ZcdpEvent, ApproximateEvent)):
+        return plan_noise([{event: 1}], noise.epsilon, delta)[0]
+    solve = classic_noise_multiplier if noise.calibration == "classic" else analytic_noise_multiplier
+    return solve(noise.epsilon, delta) * math.sqrt(repeats(event))
 
 
 def _costliest(templates: list[Event], counts: np.ndarray) -> np.ndarray:

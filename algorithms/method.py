@@ -53,6 +53,10 @@ class Method(ABC):
     name: ClassVar[str]
     family: ClassVar[Literal["server", "graph"]]
     source: ClassVar[str]
+    private: ClassVar[bool] = True
+    """Whether it can protect records at all; a reference without noise cannot, and is refused where that is asked for."""
+    opens: ClassVar[bool] = False
+    """Whether it releases once, in a round 0 before the first, the records that all its rounds then compute from."""
 
     rounds: int
 
@@ -79,12 +83,21 @@ class Method(ABC):
         """
 
     @abstractmethod
-    def event(self, problem: Problem, size: int, weight: float, t: int) -> Event:
-        """What round ``t`` (from 1) costs a client with ``size`` records, known before it runs; noise multiplier 0."""
+    def event(self, problem: Problem, size: int, weight: float, t: int) -> Event | None:
+        """What round ``t`` costs a client with ``size`` records, known before it runs; noise multiplier 0.
+
+        ``None``, for all clients alike, where a round reveals nothing that was not released before: it is not charged,
+        and its gate lets nothing out. Rounds count from 1; round 0 is that of a method which ``opens``.
+        """
 
     @abstractmethod
     def bound(self, problem: Problem, sizes: np.ndarray, weights: np.ndarray, t: int) -> Bound:
-        """The sensitivity of what round ``t`` releases, for clients with ``sizes`` and ``weights`` ``[C]``."""
+        """The sensitivity of what round ``t`` releases, for clients with ``sizes`` and ``weights`` ``[C]``; not asked
+        for a round without an event."""
+
+    def noise_growth(self, t: int) -> float:
+        """Round ``t``'s noise multiplier over that of a round with 1: a schedule of its own; else all are alike."""
+        return 1.0
 
     def compile(self, problem: Problem, dtype: str) -> None:  # noqa: B027 (most methods compile nothing)
         """Compile what the hosts will need, once and to disk, before many processes would do it at the same time."""
@@ -103,6 +116,7 @@ class Network:
         lambda_max: the largest eigenvalue of its Laplacian.
         check_stability: (ρ, gains a ``[N]``) → aρλ_max; raises UnstablePenalty outside (0, 8/3).
         curvature_warning: (aρλ_max, τ, α, L) → a sentence where losses may upset that, or None.
+        laplacian: ℒ = D − A; metropolis: the Metropolis weights W, doubly stochastic. scipy csr ``[N, N]``.
     """
 
     clients: int
@@ -110,6 +124,8 @@ class Network:
     lambda_max: float
     check_stability: Callable[[float, np.ndarray], float]
     curvature_warning: Callable[[float, int, float, float], str | None]
+    laplacian: Any = None
+    metropolis: Any = None
 
 
 @dataclass(frozen=True)
@@ -139,16 +155,26 @@ def sum_of_directions(value: Tensor) -> Tensor:
 class GraphMethod(Method):
     """A method over a neighbour graph: each round a client sees its neighbours' released states, and releases its own.
 
-    Hosts compute ``pull`` = ℒx, the Laplacian times the released states, for their own clients; that product is all that
-    a client learns of its neighbours.
+    Hosts compute ``pull``, a matrix times the vectors that clients share, for their own clients; that product is all that
+    a client learns of its neighbours. The matrix is the Laplacian (``pull`` = ℒx) or what ``mixing_matrix`` gives, and
+    the vectors are the state rows named in ``shared``, side by side: ``[n, d·k]`` for k rows of length d. What is shared
+    must be a function of what the gate let out and of public values.
     """
 
     family: ClassVar[Literal["server", "graph"]] = "graph"
-    per_edge: ClassVar[bool] = (
-        False  # True: with state x, y and a penalty ρ, equal to (Z2, Z9), so messages may be lost
-    )
-    mixing_rounds: int
-    final_mixing: int
+    per_edge: ClassVar[bool] = False
+    """Whether its state is x, y with a penalty ρ, equal to (Z2, Z9) by edges, so that messages may be lost."""
+    shared: ClassVar[tuple[str, ...]] = ("x",)
+    mixing_rounds: int = 0
+    final_mixing: int = 0
+
+    def mixing_matrix(self, network: Network) -> Any:
+        """The sparse matrix ``[N, N]`` of an exchange, with entries on the graph's edges and the diagonal alone."""
+        return network.laplacian
+
+    def charged(self, t: int) -> bool:
+        """Whether round ``t`` touches the data. One that does not calls ``advance`` alone, and costs nothing."""
+        return True
 
     @abstractmethod
     def settle(self, network: Network, problem: Problem, sizes: np.ndarray) -> tuple[GraphMethod, list[str]]:
@@ -165,35 +191,86 @@ class GraphMethod(Method):
     def advance(self, state: State, pull: Tensor, increment: Tensor | None, clients: np.ndarray, t: int) -> State:
         """The next state of all a host's clients from public values alone; ``increment`` is 0 for the silent, None for all.
 
-        ``state``, ``pull``: ``[n, d]``.
+        ``state`` rows ``[n, d]``; ``pull`` ``[n, d·k]``, the matrix times the shared rows; ``clients`` ``[n]`` their ids;
+        ``t`` is 0 in an exchange between rounds (``mixing_rounds``).
         """
 
 
 class ServerMethod(Method):
-    """A method with a server: it adds up what the clients upload and sends back a model."""
+    """A method with a server: it adds up what the clients upload and sends something back.
+
+    An upload is one row of U numbers, several vectors side by side where a method sends several. What the server knows
+    between rounds is either the sum of uploads alone, from which ``aggregate`` makes the broadcast, or a state of its
+    own (``server_start``, ``serve``, ``broadcast``), such as a model that increments are added to, a control variate or
+    a momentum.
+    """
 
     family: ClassVar[Literal["server", "graph"]] = "server"
+    uploads: ClassVar[Literal["kept", "fresh"]] = "kept"
+    """``kept``: the server adds up the last upload of every client, whenever it was made. ``fresh``: those of the round."""
 
     participants: int | None
 
     @abstractmethod
     def local_round(self, state: State, x0: Tensor, cohort: Cohort, gate: Gate, t: int) -> State:
-        """One round of the cohort: new state rows ``{name: [C, d]}`` from the old ones and the broadcast ``[d]``.
+        """One round of the cohort: new state rows ``{name: [C, …]}`` from the old ones and the broadcast ``[B]``.
 
         The old rows may be views of stored memory and must not be written to.
         """
 
     @abstractmethod
     def upload(self, state: State) -> Tensor:
-        """``[C, d]``: what the server adds up, a function of the state rows."""
+        """``[C, U]``: what the server adds up, a function of the state rows."""
 
     def upload_total(self, state: State) -> Tensor:
-        """``[d]``: the sum of ``upload`` over the clients, for methods that can do without the uploads themselves."""
+        """``[U]``: the sum of ``upload`` over the clients, for methods that can do without the uploads themselves."""
         return self.upload(state).sum(dim=0)
 
     def aggregate(self, total: np.ndarray, clients: int) -> np.ndarray:
-        """The next broadcast ``[d]`` from the sum of all clients' last uploads ``[d]``."""
+        """The next broadcast ``[B]`` from the sum of uploads ``[U]``, for a server without a state of its own."""
         return np.asarray(total / clients)
+
+    def server_start(self, start: np.ndarray) -> np.ndarray | None:
+        """The server's own state ``[S]``, float64, from the common start ``[d]``; ``None`` where it keeps none."""
+        return None
+
+    def serve(self, server: np.ndarray, total: np.ndarray, uploads: int, clients: int) -> np.ndarray:
+        """The server's own state ``[S]`` after a round, from that before it.
+
+        Args:
+            total: ``[U]`` the sum of the uploads, as ``uploads`` of the class says which.
+            uploads: how many clients uploaded in this round, 0 included.
+            clients: N.
+        """
+        return server
+
+    def broadcast(self, kept: np.ndarray, clients: int) -> np.ndarray:
+        """``[B]``: what clients receive, from what the server keeps: its own state, or else the sum of uploads."""
+        return self.aggregate(kept, clients)
+
+    def model(self, received: Tensor) -> Tensor:
+        """The model ``[d]`` in a broadcast ``[B]``."""
+        return received
+
+    def local_models(self, state: State) -> Tensor:
+        """``[C, d]``: the model that each client holds; for diagnostics of the simulation."""
+        return state["x"]
+
+    def traffic(self, dim: int) -> tuple[int, int]:
+        """How many numbers a client receives and uploads in a round."""
+        return dim, dim
+
+    def participation(self, rounds: int, clients: int, seed: int) -> list[np.ndarray] | None:
+        """The participants of every round, ascending, where the method itself rules who comes; ``None``: S_t of (S2)."""
+        return None
+
+    def open(self, cohort: Cohort, gate: Gate) -> tuple[Tensor, Tensor]:
+        """Round 0 of a method that ``opens``: the cohort's records as ``gate.release_rows`` let them out.
+
+        Returns features ``[M, p]`` and labels ``[M]`` of the cohort's clients, one after the other; rounds see them in
+        place of the records.
+        """
+        raise NotImplementedError(f"{self.name} opens no records")
 
     def describe(self) -> dict[str, Any]:
         """What to print in the closing summary."""

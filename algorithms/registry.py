@@ -12,11 +12,26 @@ from pydantic import TypeAdapter, ValidationError
 
 from ..errors import InvalidValue
 from .method import Method
+from .own_file import is_place, own_method, place_of
 
 ENTRY_POINTS = "dualfed.methods"
 
 _M = TypeVar("_M", bound=type[Method])
-_OURS = {"fedspd-dp": ("fedspd_dp", "FedSPDDP"), "spade-dfl": ("spade_dfl", "SPADEDFL")}
+_OURS = {
+    "fedspd-dp": ("fedspd_dp", "FedSPDDP"),
+    "spade-dfl": ("spade_dfl", "SPADEDFL"),
+    "dp-sgd": ("dp_sgd", "DPSGD"),
+    "dp-fedavg": ("dp_fedavg", "DPFedAvg"),
+    "dp-admm": ("dp_admm", "DPADMM"),
+    "stochastic-dp-admm": ("stochastic_dp_admm", "StochasticDPADMM"),
+    "fedavg": ("fedavg", "FedAvg"),
+    "fedprox": ("fedprox", "FedProx"),
+    "scaffold": ("scaffold", "Scaffold"),
+    "fedadmm": ("fedadmm", "FedADMM"),
+    "consensus-admm": ("consensus_admm", "ConsensusADMM"),
+    "async-dp-admm": ("async_dp_admm", "AsyncDPADMM"),
+    "two-phase-dp-admm": ("two_phase_dp_admm", "TwoPhaseDPADMM"),
+}
 _REGISTERED: dict[str, type[Method]] = {}
 
 
@@ -37,7 +52,12 @@ def method_names() -> list[str]:
 
 
 def method_class(name: str) -> type[Method]:
-    """The class registered, shipped or installed under ``name``. Raises InvalidValue naming the ones there are."""
+    """The class registered, shipped or installed under ``name``, or at the place that it says (``my_file.py:MyMethod``).
+
+    Raises InvalidValue naming the ones there are.
+    """
+    if is_place(name):
+        return own_method(name)
     if name in _REGISTERED:
         return _REGISTERED[name]
     if name in _OURS:
@@ -47,7 +67,8 @@ def method_class(name: str) -> type[Method]:
     for entry in entry_points(group=ENTRY_POINTS, name=name):
         _REGISTERED[name] = entry.load()
         return _REGISTERED[name]
-    raise InvalidValue("method.name", name, f"give one of {', '.join(method_names())}")
+    cure = f"give one of {', '.join(method_names())}, or a file of your own as my_file.py:MyMethod"
+    raise InvalidValue("method.name", name, cure)
 
 
 def make_method(values: Mapping[str, Any]) -> Method:
@@ -77,7 +98,7 @@ def make_method(values: Mapping[str, Any]) -> Method:
 
 def method_table(method: Method) -> dict[str, Any]:
     """The table from which ``make_method`` makes the same method again."""
-    table: dict[str, Any] = {"name": method.name}
+    table: dict[str, Any] = {"name": place_of(type(method)) or method.name}
     for field in dataclasses.fields(method):  # type: ignore[arg-type]
         value = getattr(method, field.name)
         if value is not None:

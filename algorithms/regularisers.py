@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -24,18 +24,34 @@ TOLERANCE = 1e-6
 class Regulariser(ABC):
     """A convex function of the parameters with a closed-form proximal operator.
 
-    ``smooth`` says whether it has a gradient everywhere.
+    ``smooth`` says whether it has a gradient everywhere, ``constraint`` whether it is 0 inside a set and inf outside.
     """
 
     smooth: ClassVar[bool]
+    constraint: ClassVar[bool] = False
 
     @abstractmethod
-    def prox_(self, v: Tensor, alpha: float) -> Tensor:
-        """prox_{αR} of every row of ``v`` ``[..., d]``, written over ``v``, which is returned; ``alpha`` > 0."""
+    def prox_(self, v: Tensor, alpha: float | Tensor) -> Tensor:
+        """prox_{αR} of every row of ``v`` ``[..., d]``, written over ``v``, which is returned; ``alpha`` > 0, one
+        number or one a row ``[..., 1]``."""
 
     @abstractmethod
     def value(self, x: Tensor) -> Tensor:
         """R of every row of ``x`` ``[..., d]``, as ``[...]``; a constraint is 0 inside its set and inf outside."""
+
+    def subgradient(self, x: Tensor) -> Tensor:
+        """A subgradient of R at every row of ``x`` ``[..., d]``: the gradient where there is one, and at a corner the
+        element of least norm.
+
+        Raises InvalidValue for a constraint, which steps along subgradients do not keep, and for a regulariser that
+        gives none.
+        """
+        raise InvalidValue(
+            "problem.regulariser",
+            type(self).__name__,
+            "this method steps along subgradients and it has none to offer; take none, l2, l1 or elastic-net, or a method "
+            "with a proximal step",
+        )
 
 
 @dataclass(frozen=True)
@@ -44,11 +60,14 @@ class NoRegulariser(Regulariser):
 
     smooth: ClassVar[bool] = True
 
-    def prox_(self, v: Tensor, alpha: float) -> Tensor:
+    def prox_(self, v: Tensor, alpha: float | Tensor) -> Tensor:
         return v
 
     def value(self, x: Tensor) -> Tensor:
         return x.new_zeros(x.shape[:-1])
+
+    def subgradient(self, x: Tensor) -> Tensor:
+        return torch.zeros_like(x)
 
 
 @dataclass(frozen=True)
@@ -61,11 +80,14 @@ class L2(Regulariser):
     def __post_init__(self) -> None:
         _check_weight("problem.weight", self.weight)
 
-    def prox_(self, v: Tensor, alpha: float) -> Tensor:
+    def prox_(self, v: Tensor, alpha: float | Tensor) -> Tensor:
         return v.div_(1 + alpha * self.weight)
 
     def value(self, x: Tensor) -> Tensor:
         return x.square().sum(-1).mul_(self.weight / 2)
+
+    def subgradient(self, x: Tensor) -> Tensor:
+        return x * self.weight
 
 
 @dataclass(frozen=True)
@@ -78,11 +100,14 @@ class L1(Regulariser):
     def __post_init__(self) -> None:
         _check_weight("problem.weight", self.weight)
 
-    def prox_(self, v: Tensor, alpha: float) -> Tensor:
+    def prox_(self, v: Tensor, alpha: float | Tensor) -> Tensor:
         return _soft_threshold_(v, alpha * self.weight)
 
     def value(self, x: Tensor) -> Tensor:
         return x.abs().sum(-1).mul_(self.weight)
+
+    def subgradient(self, x: Tensor) -> Tensor:
+        return x.sign().mul_(self.weight)
 
 
 @dataclass(frozen=True)
@@ -97,11 +122,14 @@ class ElasticNet(Regulariser):
         _check_weight("problem.weight", self.weight_l1)
         _check_weight("problem.weight_l2", self.weight_l2)
 
-    def prox_(self, v: Tensor, alpha: float) -> Tensor:
+    def prox_(self, v: Tensor, alpha: float | Tensor) -> Tensor:
         return _soft_threshold_(v, alpha * self.weight_l1).div_(1 + alpha * self.weight_l2)
 
     def value(self, x: Tensor) -> Tensor:
         return x.abs().sum(-1).mul_(self.weight_l1).add_(x.square().sum(-1), alpha=self.weight_l2 / 2)
+
+    def subgradient(self, x: Tensor) -> Tensor:
+        return x.sign().mul_(self.weight_l1).add_(x, alpha=self.weight_l2)
 
 
 @dataclass(frozen=True)
@@ -111,12 +139,13 @@ class Box(Regulariser):
     lower: float
     upper: float
     smooth: ClassVar[bool] = False
+    constraint: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not self.lower < self.upper:
             raise InvalidValue("problem.lower", self.lower, f"give a number below problem.upper = {self.upper!r}")
 
-    def prox_(self, v: Tensor, alpha: float) -> Tensor:
+    def prox_(self, v: Tensor, alpha: float | Tensor) -> Tensor:
         return v.clamp_(self.lower, self.upper)
 
     def value(self, x: Tensor) -> Tensor:
@@ -131,12 +160,13 @@ class Ball(Regulariser):
 
     radius: float
     smooth: ClassVar[bool] = False
+    constraint: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not self.radius > 0:
             raise InvalidValue("problem.radius", self.radius, "give a number > 0")
 
-    def prox_(self, v: Tensor, alpha: float) -> Tensor:
+    def prox_(self, v: Tensor, alpha: float | Tensor) -> Tensor:
         # radius / 0 is inf, which the clamp turns into 1: the zero vector stays where it is.
         norms = torch.linalg.vector_norm(v, dim=-1, keepdim=True)
         return v.mul_(norms.reciprocal_().mul_(self.radius).clamp_(max=1.0))
@@ -174,9 +204,10 @@ def _check_weight(field: str, weight: float) -> None:
         raise InvalidValue(field, weight, "give a finite number ≥ 0")
 
 
-def _soft_threshold_(v: Tensor, threshold: float) -> Tensor:
+def _soft_threshold_(v: Tensor, threshold: float | Tensor) -> Tensor:
     # sign(v)·max(|v| − t, 0) = v − clamp(v, −t, t): one temporary instead of three.
-    return v.sub_(v.clamp(-threshold, threshold))
+    limit: Any = threshold
+    return v.sub_(v.clamp(-limit, limit))
 
 
 def _indicator(inside: Tensor, like: Tensor) -> Tensor:

@@ -6,21 +6,32 @@ import math
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 import numpy as np
 
 from ..errors import InvalidValue
-from . import pld
-from .events import EpochEvent, Event, GaussianEvent, Status, Unit
-from .profiles import Floats, gaussian_delta, gaussian_epsilon, profile
+from . import pld, renyi, sampled_rdp
+from .events import ApproximateEvent, Event, GaussianEvent, LaplaceEvent, PureEvent, Status, Unit, ZcdpEvent
+from .profiles import (
+    Floats,
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_shift,
+    profile,
+    profile_epsilon,
+    repeats,
+)
+from .pure import Walk
 
 UNAMPLIFIED = "unamplified"
 RDP = "rdp-without-replacement"
 PLD = "pld-by-position"
 ZCDP = "zcdp"
+RENYI = "renyi"
+BASIC = "basic"
+PURE = "pure-walk"
+SINGLE = "single-release"
 
-_RDP_ORDERS: tuple[float, ...] = (1.25, 1.5, 1.75, *range(2, 17), 18, 20, 24, 28, 32, 40, 48, 64, 512)
 _MOST_EVENTS = 16384
 
 
@@ -46,17 +57,35 @@ def check_delta(delta: float, name: str = "delta") -> float:
     return delta
 
 
+def by_unit(account: Mapping[Event, int]) -> dict[Unit, dict[Event, int]]:
+    """The account of each unit, of its own releases alone: a loss per record and one per client do not add up."""
+    accounts: dict[Unit, dict[Event, int]] = {}
+    for event, count in account.items():
+        if count:
+            accounts.setdefault(event.unit, {})[event] = count
+    return accounts
+
+
 class Accountant:
     """Computes ε and δ of accounts, and remembers what it knows of each event so that the next account is quick.
 
-    An account is a mapping from events to numbers of releases. Three bounds are computed (SPEC section 2); each holds
-    against an adaptive sequence of releases, so the smallest is reported:
+    An account is a mapping from events to numbers of releases. These bounds are computed where they apply (SPEC
+    section 2); each holds against an adaptive sequence of releases, so the smallest is reported:
 
-    * ``"unamplified"``: all releases as Gaussians with shift 1/z, √(Σ 1/z²) in one exact formula (Balle & Wang 2018);
-    * ``"rdp-without-replacement"``, where an epoch event occurs and ``rdp`` is set: dp-accounting's accountant
-      (Wang, Balle & Kasiviswanathan 2019); other events enter it without amplification;
-    * ``"pld-by-position"``, where sampling occurs: privacy loss distributions of the profiles of SPEC (D4);
-    * ``"zcdp"``, where every event is Gaussian: ρ + 2√(ρ ln(1/δ)) (Bun & Steinke 2016), for comparison.
+    * ``"unamplified"``: every release as a Gaussian, √(Σ μ²) in one exact formula (Balle & Wang 2018); a pure release is
+      one of μ = −2Φ⁻¹(1/(1 + e^ε)), a ρ-zCDP release is none;
+    * ``"pld-by-position"``: privacy loss distributions of the profiles, where every release has one;
+    * ``"single-release"``: the profile itself, exact, where there is one release;
+    * ``"pure-walk"``: pure and (ε, δ) releases alone, composed exactly (Kairouz, Oh & Viswanath 2015), and ``"basic"``,
+      the sum of their ε;
+    * ``"renyi"``: moments of all releases added up, at the best order; the only one where a ρ-zCDP release and sampled
+      releases meet;
+    * ``"zcdp"``: ρ + 2√(ρ ln(1/δ)) where nothing is sampled (Bun & Steinke 2016; a pure release has ρ = ε²/2), for
+      comparison;
+    * ``"rdp-without-replacement"``, where samples of a fixed size occur and ``rdp`` is set: dp-accounting's accountant
+      (Wang, Balle & Kasiviswanathan 2019); other events enter it by their own Rényi divergences, without amplification.
+
+    The δ of (ε, δ)-DP releases is set aside first: with Δ = 1 − Π(1 − δ_i) the others must prove (δ − Δ)/(1 − Δ).
 
     Args:
         unit: what neighbours must differ in; ``None`` takes the unit of each account's events.
@@ -84,15 +113,10 @@ class Accountant:
         """
         check_delta(delta)
         counts = self._checked(account)
-        found = {UNAMPLIFIED: gaussian_epsilon(delta, total_shift(counts))}
-        if counts and math.isfinite(found[UNAMPLIFIED]):
-            if self.rdp and any(isinstance(event, EpochEvent) for event in counts):
-                found[RDP] = _rdp_epsilon(_total_rdp(counts), delta)
-            if any(not isinstance(event, GaussianEvent) for event in counts):
-                found[PLD] = self._composed(counts, delta=delta).epsilon(delta)
-            else:
-                rho = total_shift(counts) ** 2 / 2
-                found[ZCDP] = rho + 2 * math.sqrt(-rho * math.log(delta))
+        found = self._epsilons(counts, delta, self.tolerance)
+        if self.rdp and _noisy(counts) and sampled_rdp.applies(counts):
+            left = _left(counts, delta)
+            found[RDP] = sampled_rdp.epsilon(counts, left) if left > 0 else math.inf
         name = min(found, key=lambda known: found[known])
         return Epsilon(found[name], name, self._status(counts), self._unit(counts), found)
 
@@ -102,11 +126,7 @@ class Accountant:
         An upper bound all the same: what planning and budgets are checked with. Raises as ``epsilon`` does.
         """
         check_delta(delta)
-        counts = self._checked(account)
-        smallest = gaussian_epsilon(delta, total_shift(counts))
-        if math.isfinite(smallest) and any(not isinstance(event, GaussianEvent) for event in counts):
-            smallest = min(smallest, self._composed(counts, delta=delta, tolerance=tolerance).epsilon(delta))
-        return smallest
+        return min(self._epsilons(self._checked(account), delta, tolerance or self.tolerance).values())
 
     def delta(self, account: Mapping[Event, int], epsilon: float) -> float:
         """The smallest δ proven for ``account`` at ``epsilon`` ≥ 0, by the same bounds; 1 where an event has no noise.
@@ -116,14 +136,31 @@ class Accountant:
         if not epsilon >= 0:
             raise InvalidValue("epsilon", epsilon, "give a number ≥ 0")
         counts = self._checked(account)
-        shift = total_shift(counts)
-        found = [float(gaussian_delta(min(epsilon, 1e300), shift))]
-        if counts and math.isfinite(shift) and math.isfinite(epsilon):
-            if self.rdp and any(isinstance(event, EpochEvent) for event in counts):
-                found.append(_rdp_delta(_total_rdp(counts), epsilon))
-            if any(not isinstance(event, GaussianEvent) for event in counts):
-                found.append(self._composed(counts, epsilon=epsilon).delta(epsilon))
-        return min(found)
+        if not counts:
+            return 0.0
+        if not _noisy(counts):
+            return 1.0
+        broken = _broken(counts)
+        if math.isinf(epsilon):
+            return broken
+        found = [1.0]
+        if _has_pairs(counts):
+            found.append(float(gaussian_delta(epsilon, total_shift(counts))))
+        if _pure(counts) and epsilon >= _sum(counts):
+            found.append(0.0)
+        if (walk := _walk(counts)) is not None:
+            found.append(walk.delta(epsilon))
+        if not _all(counts, GaussianEvent) and (moments := self._moments(counts)) is not None:
+            found.append(renyi.delta(moments[0], epsilon) + moments[1])
+        if self.rdp and sampled_rdp.applies(counts):
+            found.append(sampled_rdp.delta(counts, epsilon))
+        smallest = min(1.0, broken + (1 - broken) * min(found))
+        if _has_pairs(counts) and walk is None and not _all(counts, GaussianEvent):
+            # Their own infinite losses are in these already.
+            if (single := _single(counts)) is not None:
+                return min(smallest, float(profile(single).delta(np.array([epsilon]))[0]))
+            smallest = min(smallest, self._composed(counts, epsilon=epsilon).delta(epsilon))
+        return smallest
 
     def log_moments(self, event: Event) -> tuple[Floats, float]:
         """Upper bounds on ln E e^{tL} of one release at the common orders, shape [37], and its chance of infinite loss.
@@ -131,8 +168,53 @@ class Accountant:
         Both add up over releases, and ``pld.within`` turns sums into a quick proof that some ε holds. The event must
         have noise.
         """
-        loss = self._loss(event)
-        return loss.sketch.up, loss.infinite
+        if isinstance(event, ZcdpEvent):
+            return renyi.log_moment(event, pld.ORDERS), 0.0
+        loss = self.loss(event)
+        return repeats(event) * loss.sketch.up, repeats(event) * loss.infinite
+
+    def _epsilons(self, counts: Mapping[Event, int], delta: float, tolerance: float) -> dict[str, float]:
+        """Every account that applies, by its name, without the RDP account."""
+        if not counts:
+            return {UNAMPLIFIED: 0.0}
+        if not _noisy(counts):
+            return {UNAMPLIFIED: math.inf}
+        left, found = _left(counts, delta), {}
+        if _has_pairs(counts):
+            found[UNAMPLIFIED] = gaussian_epsilon(left, total_shift(counts)) if left > 0 else math.inf
+        if (rho := _total_rho(counts)) is not None:
+            found[ZCDP] = rho + 2 * math.sqrt(-rho * math.log(delta))
+        if _all(counts, GaussianEvent):
+            return found
+        if _pure(counts):
+            found[BASIC] = _sum(counts) if left >= 0 else math.inf
+        if (moments := self._moments(counts)) is not None:
+            found[RENYI] = renyi.epsilon(moments[0], left - moments[1])
+        if (walk := _walk(counts)) is not None:
+            found[PURE] = walk.epsilon(left)
+        elif (single := _single(counts)) is not None:
+            found[SINGLE] = profile_epsilon(profile(single), delta)
+        elif _has_pairs(counts):
+            found[PLD] = self._composed(counts, delta=delta, tolerance=tolerance).epsilon(delta)
+        return found
+
+    def _moments(self, counts: Mapping[Event, int]) -> tuple[renyi.LogMoments, float] | None:
+        """ln E e^{tL} of the account and its chance of an infinite loss, where it is wanted: with formulas alone, or
+        where a ρ-zCDP release leaves no other way."""
+        formulas = {event: count for event, count in counts.items() if renyi.closed_form(event)}
+        if len(formulas) < len(counts) and _has_pairs(counts):
+            return None
+        sampled = [(self.loss(event), n * repeats(event)) for event, n in counts.items() if event not in formulas]
+
+        def total(orders: Floats) -> Floats:
+            sums = np.zeros_like(orders)
+            for event, count in formulas.items():
+                sums = sums + count * renyi.log_moment(event, orders)
+            for loss, count in sampled:
+                sums = sums + count * loss.log_moment(orders)
+            return sums
+
+        return total, sum(count * loss.infinite for loss, count in sampled)
 
     def _composed(
         self,
@@ -142,17 +224,17 @@ class Accountant:
         tolerance: float | None = None,
     ) -> pld.ComposedLoss:
         self.compositions += 1
-        losses = [self._loss(event) for event in counts]
         return pld.compose(
-            losses,
-            list(counts.values()),
+            [self.loss(event) for event in counts],
+            [count * repeats(event) for event, count in counts.items()],
             self._spectra,
             delta=delta,
             epsilon=epsilon,
             tolerance=tolerance or self.tolerance,
         )
 
-    def _loss(self, event: Event) -> pld.EventLoss:
+    def loss(self, event: Event) -> pld.EventLoss:
+        """The loss distribution of one release (of each of its ``repeats``), remembered. Raises ValueError."""
         loss = self._losses.get(event)
         if loss is None:
             loss = self._losses[event] = pld.EventLoss(profile(event))
@@ -182,45 +264,69 @@ class Accountant:
 
 
 def total_shift(account: Mapping[Event, int]) -> float:
-    """√(Σ count/z²): the Gaussian-DP parameter of the account if no sampling hid anything."""
+    """√(Σ count·μ²): the Gaussian-DP parameter of the account if no sampling hid anything, infinite losses aside."""
     total = 0.0
     for event, count in account.items():
         if count:
-            # Squares of tiny multipliers underflow; their shift is infinite for all purposes.
-            total += count / event.noise_multiplier**2 if event.noise_multiplier > 1e-150 else math.inf
+            total += count * gaussian_shift(event) ** 2
     return math.sqrt(total)
 
 
-def _total_rdp(account: Mapping[Event, int]) -> Floats:
-    return np.asarray(sum(count * _event_rdp(event) for event, count in account.items()))
+def _all(account: Iterable[Event], *kinds: type[Event]) -> bool:
+    return all(isinstance(event, kinds) for event in account)
 
 
-@lru_cache(maxsize=4096)
-def _event_rdp(event: Event) -> Floats:
-    """Rényi divergences of one release at the orders above, shape [orders]."""
-    if not isinstance(event, EpochEvent) or event.rate == 1:
-        return np.array(_RDP_ORDERS) / (2 * event.noise_multiplier**2)
-    import dp_accounting
-    from dp_accounting.rdp import RdpAccountant
-
-    accountant = RdpAccountant(_RDP_ORDERS, dp_accounting.NeighboringRelation.REPLACE_ONE)
-    # It takes the ratio of the two sizes alone, and z = σ / (replace-one sensitivity) as it is.
-    accountant.compose(
-        dp_accounting.SampledWithoutReplacementDpEvent(
-            source_dataset_size=1, sample_size=event.rate, event=dp_accounting.GaussianDpEvent(event.noise_multiplier)
-        )
-    )
-    return np.asarray(accountant.rdp, dtype=np.float64)
+def _noisy(account: Iterable[Event]) -> bool:
+    """Whether every release had noise; squares of tiny multipliers underflow, and their loss is infinite for all
+    purposes."""
+    return all(event.noise_multiplier > 1e-150 for event in account)
 
 
-def _rdp_epsilon(rdp: Floats, delta: float) -> float:
-    """ε from Rényi divergences (Canonne, Kamath & Steinke 2020, Proposition 12)."""
-    orders = np.array(_RDP_ORDERS)
-    bounds = rdp + np.log1p(-1 / orders) - np.log(delta * orders) / (orders - 1)
-    return max(0.0, float(bounds.min()))
+def _has_pairs(account: Iterable[Event]) -> bool:
+    """Whether every release is dominated by a pair of distributions, so that profiles compose."""
+    return not any(isinstance(event, ZcdpEvent) for event in account)
 
 
-def _rdp_delta(rdp: Floats, epsilon: float) -> float:
-    orders = np.array(_RDP_ORDERS)
-    bounds = (orders - 1) * (rdp - epsilon + np.log1p(-1 / orders)) - np.log(orders)
-    return float(math.exp(min(0.0, float(bounds.min()))))
+def _pure(account: Iterable[Event]) -> bool:
+    return _all(account, PureEvent, LaplaceEvent, ApproximateEvent)
+
+
+def _sum(account: Mapping[Event, int]) -> float:
+    return math.fsum(count / event.noise_multiplier for event, count in account.items())
+
+
+def _broken(account: Mapping[Event, int]) -> float:
+    """1 − Π(1 − δ_i) over the (ε, δ)-DP releases."""
+    kept = (count * math.log1p(-event.delta) for event, count in account.items() if isinstance(event, ApproximateEvent))
+    return -math.expm1(math.fsum(kept))
+
+
+def _left(account: Mapping[Event, int], delta: float) -> float:
+    """What the finite losses have to prove for ``delta`` to hold."""
+    broken = _broken(account)
+    return (delta - broken) / (1 - broken) if broken < 1 else -1.0
+
+
+def _walk(account: Mapping[Event, int]) -> Walk | None:
+    counts = list(account.values())
+    if not _all(account, PureEvent, ApproximateEvent) or not Walk.feasible(counts):
+        return None
+    return Walk([1 / event.noise_multiplier for event in account], counts)
+
+
+def _single(account: Mapping[Event, int]) -> Event | None:
+    """The only release of the account, if it has just one and that has a profile."""
+    if len(account) != 1:
+        return None
+    event, count = next(iter(account.items()))
+    return event if count * repeats(event) == 1 and _has_pairs(account) else None
+
+
+def _total_rho(account: Mapping[Event, int]) -> float | None:
+    """ρ of the account where every release is known to be zCDP and none is sampled, else None."""
+    total = 0.0
+    for event, count in account.items():
+        if not isinstance(event, (GaussianEvent, ZcdpEvent, PureEvent, LaplaceEvent)):
+            return None
+        total += count / (2 * event.noise_multiplier**2)
+    return total

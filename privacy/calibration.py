@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 
 from ..errors import InvalidValue
 from .accountants import Accountant, check_delta
-from .events import EpochEvent, Event, IidEvent, IndependentEvent
+from .events import EpochEvent, Event, IidEvent, IndependentEvent, SubsampledEvent
 from .profiles import gaussian_delta, position_shares
 
 __all__ = [
@@ -206,6 +206,6 @@ def coarsen(event: Event) -> Event:
             contraction=coarse,
             noise_multiplier=event.noise_multiplier / margin,
         )
-    if isinstance(event, IidEvent):
+    if isinstance(event, (IidEvent, SubsampledEvent)):
         return replace(event, rate=grid_rate(event.rate))
     return event

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from .accountants import Accountant
+from .accountants import Accountant, by_unit
 from .events import Event
 from .pld import ORDERS, within
 from .profiles import Floats
@@ -117,7 +117,10 @@ class Envelope:
         return int(((reach - account)[growth > 0] // growth[growth > 0]).min())
 
     def _quickly(self, accounts: Counts, budgets: Floats) -> Flags:
-        """Where Chernoff's bound, linear in the counts, is proof enough; [C, E] and [C] to [C]."""
+        """Where Chernoff's bound, linear in the counts, is proof enough; [C, E] and [C] to [C].
+
+        Events of both units count together here, which can only raise the bound on either.
+        """
         return within(accounts @ self._moments, budgets, self._delta * (1 - 1e-6) - accounts @ self._infinite)
 
     def _fits(self, account: Counts, budget: float) -> bool:
@@ -130,7 +133,8 @@ class Envelope:
         if self._quickly(account[None], np.array([budget]))[0]:
             return True
         counts = {self._events[e]: int(account[e]) for e in used}
-        if self._accountant.bound(counts, self._delta) <= budget * (1 + _ROUNDING):
+        limit = budget * (1 + _ROUNDING)
+        if all(self._accountant.bound(part, self._delta) <= limit for part in by_unit(counts).values()):
             return True
         self._refused[key] = True
         return False

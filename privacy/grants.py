@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from ..errors import InvalidValue
 from .events import Event
 
 Ints = NDArray[np.int64]
@@ -59,3 +60,24 @@ class Remaining:
     epsilon: float
     participations: int | None
     releases: float | None
+
+
+def ranks(values: Ints) -> Ints:
+    """How often the value at each place occurred before it: [5, 7, 5, 5] gives [0, 0, 1, 2]."""
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])) if len(values) else order
+    ranks = np.empty(len(values), np.int64)
+    ranks[order] = np.arange(len(values)) - np.repeat(starts, np.diff(np.append(starts, len(values))))
+    return ranks
+
+
+def per_client(values: ArrayLike, n_clients: int, field: str) -> NDArray[np.float64]:
+    """One positive number per client. Raises InvalidValue."""
+    numbers = np.asarray(values, dtype=np.float64)
+    if numbers.shape != (n_clients,):
+        raise InvalidValue(field, f"{numbers.shape}", f"give one number for each of the {n_clients} clients")
+    if not (numbers >= 0).all():
+        bad = numbers[~(numbers >= 0)][0]
+        raise InvalidValue(field, float(bad), "give numbers ≥ 0")
+    return numbers

@@ -231,12 +231,47 @@ class Journal:
         rows = list(self._read("SELECT client, number, event FROM charges WHERE seq = ? ORDER BY id", (seq,)))
         return np.array(rows, dtype=np.int64).reshape(-1, 3)
 
+    def last_charges(self) -> list[tuple[int, int, int]]:
+        """(client, round, transaction) of each client's last charge that was not voided. Reads the whole table."""
+        query = """
+            SELECT charges.client, transactions.round, max(charges.seq)
+            FROM charges JOIN transactions ON transactions.seq = charges.seq
+            LEFT JOIN voids ON voids.client = charges.client AND voids.number = charges.number
+            WHERE voids.client IS NULL AND charges.seq <= ? GROUP BY charges.client"""
+        return [(int(client), int(round), int(seq)) for client, round, seq in self._read(query, (self._seq,))]
+
+    def charges_since(self, seq: int, client: int | None) -> Iterator[tuple[int, int, int, int, float, bool]]:
+        """(round, client, grant number, event id, wall, voided) of the charges after transaction ``seq``, in order."""
+        query = """
+            SELECT transactions.round, charges.client, charges.number, charges.event, transactions.wall,
+                   voids.client IS NOT NULL
+            FROM charges JOIN transactions ON transactions.seq = charges.seq
+            LEFT JOIN voids ON voids.client = charges.client AND voids.number = charges.number AND voids.seq <= ?2
+            WHERE charges.seq > ?1 AND charges.seq <= ?2 AND (?3 IS NULL OR charges.client = ?3) ORDER BY charges.id"""
+        for round, who, number, event, wall, voided in self._read(query, (seq, self._seq, client)):
+            yield int(round), int(who), int(number), int(event), float(wall), bool(voided)
+
     def transactions(self) -> Iterator[Transaction]:
         """All transactions in order up to the newest, checked against the chain as they are read.
 
         A reader sees what another process has added since. Raises JournalDamaged naming the first bad transaction.
         """
         yield from self._scan()
+
+    def fresh(self) -> Iterator[Transaction]:
+        """The transactions that another process has added since this journal was read, in order, checked like all.
+
+        Raises JournalDamaged, also where the journal has become shorter.
+        """
+        if list(self._read("SELECT seq, digest FROM head")) != [(self._seq, self._digest)]:
+            yield from self._scan(self._seq, self._digest, adopt=True)
+
+    def after(self, seq: int) -> Iterator[Transaction]:
+        """The transactions after number ``seq`` up to the last that is known here, checked against the chain."""
+        found = list(self._read("SELECT digest FROM transactions WHERE seq = ?", (seq,))) if seq >= 0 else []
+        for entry in self._scan(seq if found else -1, found[0][0] if found else None):
+            if seq < entry.seq <= self._seq:
+                yield entry
 
     def _append(self, kind: str, round: int, text: str, rows: Rows, events: Sequence[tuple[int, str, str]] = ()) -> int:
         if self.readonly:
@@ -305,21 +340,26 @@ class Journal:
             found = versions[0][0] if versions else None
             raise JournalDamaged(self.path, f"its version is {found!r}, this program reads {SCHEMA_VERSION}")
         self.meta = {key: json.loads(value) for key, value in self._read("SELECT key, value FROM meta")}
-        for transaction in self._scan():
+        for transaction in self._scan(adopt=True):
             if replay is not None:
                 replay(transaction)
 
-    def _scan(self) -> Iterator[Transaction]:
-        seq, digest = -1, _genesis(dict(self._read("SELECT key, value FROM meta")))
+    def _scan(self, seq: int = -1, digest: bytes | None = None, adopt: bool = False) -> Iterator[Transaction]:
+        """The transactions after number ``seq``, whose chain digest is ``digest``; by default all of them.
+
+        ``adopt`` makes the last of them what is known here, once all are read.
+        """
+        after = seq
+        digest = _genesis(dict(self._read("SELECT key, value FROM meta"))) if digest is None else digest
         heads = list(self._read("SELECT seq, digest FROM head"))
         if len(heads) != 1:
             raise JournalDamaged(self.path, "it has no head")
         last = heads[0][0]
-        groups = {kind: self._grouped(table, last) for kind, table in _TABLE_OF.items()}
+        groups = {kind: self._grouped(table, after, last) for kind, table in _TABLE_OF.items()}
         pending = {kind: next(found, None) for kind, found in groups.items()}
         registered: dict[str, int] = {}
-        query = "SELECT seq, kind, round, wall, text, digest FROM transactions WHERE seq <= ? ORDER BY seq"
-        for found, kind, round, wall, text, expected in self._read(query, (last,)):
+        query = "SELECT seq, kind, round, wall, text, digest FROM transactions WHERE seq > ? AND seq <= ? ORDER BY seq"
+        for found, kind, round, wall, text, expected in self._read(query, (after, last)):
             rows = np.empty((0, 3), np.int64)
             group = pending.get(kind)
             if group is not None and group[0] == found:
@@ -334,15 +374,20 @@ class Journal:
             raise JournalDamaged(self.path, "transactions are missing at its end", seq + 1)
         if stray := [group[0] for group in pending.values() if group is not None]:
             raise JournalDamaged(self.path, "it holds charges of no transaction", min(stray))
-        self._ids = {event.digest: id for id, event in enumerate(self.events())}
-        if registered.items() - self._ids.items():
-            raise JournalDamaged(self.path, "registered events are missing")
-        self._seq, self._digest = seq, digest
+        if registered or adopt:
+            ids = {event.digest: id for id, event in enumerate(self.events())}
+            if registered.items() - ids.items():
+                raise JournalDamaged(self.path, "registered events are missing")
+            if adopt:
+                self._ids = ids
+        if adopt:
+            self._seq, self._digest = seq, digest
 
-    def _grouped(self, table: str, last: int) -> Iterator[tuple[int, Rows]]:
+    def _grouped(self, table: str, after: int, last: int) -> Iterator[tuple[int, Rows]]:
         """The rows of a table by transaction, in the order they were written."""
-        query = f"SELECT seq, client, number, event FROM {table} WHERE seq <= ? ORDER BY id"
-        for seq, group in groupby(self._read(query, (last,)), key=lambda row: row[0]):
+        where = "seq <= ?2" if after < 0 else "seq > ?1 AND seq <= ?2"  # the whole table is read in its own order
+        query = f"SELECT seq, client, number, event FROM {table} WHERE {where} ORDER BY id"
+        for seq, group in groupby(self._read(query, (after, last)), key=lambda row: row[0]):
             try:
                 yield seq, np.array([row[1:] for row in group], dtype=np.int64)
             except (ValueError, TypeError, OverflowError):

@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import InvalidValue
-from .accountants import Accountant, Epsilon, check_delta
+from .accountants import Accountant, Epsilon, by_unit, check_delta
 from .envelope import Envelope
-from .events import Event
-from .grants import Charge, Grants, Ints, Refusal, Remaining
+from .events import Event, Unit
+from .filters import Filter, FilterKind
+from .grants import Charge, Grants, Ints, Refusal, Remaining, per_client, ranks
 from .journal import Journal, JournalDamaged, Transaction
 
 __all__ = ["Charge", "Grants", "Ledger", "Refusal", "Remaining"]
@@ -39,6 +40,8 @@ class Ledger:
             one participation of each client in it, however many charges it holds.
         meta: further facts of the run, as JSON values, kept in the journal.
         accountant: computes ε; by default without the RDP account.
+        filter: keeps the budgets by this filter, for events that are chosen by what was released (see ``filters``); by
+            default by the exact account, for events that were planned beforehand.
 
     Raises:
         InvalidValue: δ, budgets or caps out of range, or other than those the journal was made with.
@@ -57,12 +60,14 @@ class Ledger:
         caps: ArrayLike | None = None,
         meta: Mapping[str, Any] | None = None,
         accountant: Accountant | None = None,
+        filter: FilterKind | None = None,
     ) -> None:
         facts: dict[str, Any] = {
             "n_clients": int(n_clients),
             "delta": check_delta(float(delta), "privacy.delta"),
-            "budgets": None if budgets is None else _per_client(budgets, n_clients, "privacy.budget").tolist(),
-            "caps": None if caps is None else _per_client(caps, n_clients, "caps").astype(np.int64).tolist(),
+            "budgets": None if budgets is None else per_client(budgets, n_clients, "privacy.budget").tolist(),
+            "caps": None if caps is None else per_client(caps, n_clients, "caps").astype(np.int64).tolist(),
+            "filter": filter,
         }
         self._begin(path, facts, accountant)
         self._journal = Journal.open(path, {**(meta or {}), **facts}, self._replay)
@@ -73,7 +78,7 @@ class Ledger:
         """The ledger as of the newest transaction, for queries only, also while another process writes it."""
         ledger = cls.__new__(cls)
         with Journal.open_readonly(path) as journal:
-            facts = {key: journal.meta.get(key) for key in ("n_clients", "delta", "budgets", "caps")}
+            facts = {key: journal.meta.get(key) for key in ("n_clients", "delta", "budgets", "caps", "filter")}
         ledger._begin(path, facts, accountant)
         ledger._journal = Journal.open_readonly(path, ledger._replay)
         ledger._finish(facts)
@@ -89,14 +94,16 @@ class Ledger:
         self.round = -1
         """The round of the last reservation: what queries are exact as of."""
         self.events: list[Event] = []
-        self._accountant = accountant or Accountant(rdp=False)
-        self._envelope = Envelope(self._accountant, self.delta, self.budgets)
+        self.accountant = accountant or Accountant(rdp=False)
+        self._envelope: Envelope | Filter = Envelope(self.accountant, self.delta, self.budgets)
+        if facts["filter"] is not None:
+            self._envelope = Filter(facts["filter"], self.accountant, self.delta, self.budgets)
         self._table: Ints = np.zeros((n, 8), np.int64)
         self._granted: Ints = np.zeros(n, np.int64)
         self._joined: Ints = np.zeros(n, np.int64)
         self._voided: set[tuple[int, int]] = set()
-        self._known: dict[tuple[bytes, float], Epsilon] = {}
-        self._shown: dict[float, Floats] = {}
+        self._known: dict[tuple[bytes, float, Unit | None], Epsilon] = {}
+        self._shown: dict[tuple[float, Unit | None], Floats] = {}
 
     def _finish(self, facts: Mapping[str, Any]) -> None:
         for name, value in facts.items():
@@ -117,7 +124,7 @@ class Ledger:
             raise JournalDamaged(self.path, "it charges a client or an event that does not exist", entry.seq)
         self._widen(int(events.max()) + 1)
         if entry.kind == "reserve":
-            if not np.array_equal(numbers, self._granted[clients] + _ranks(clients)):
+            if not np.array_equal(numbers, self._granted[clients] + ranks(clients)):
                 raise JournalDamaged(self.path, "grant numbers do not follow each other", entry.seq)
             self._charge(clients, events, entry.round)
         elif entry.kind == "void":
@@ -199,7 +206,7 @@ class Ledger:
         who, what = who[granted], what[granted].copy()
         if not len(who):
             return Grants(round, who, who.copy(), what), refusals
-        numbers = self._granted[who] + _ranks(who)
+        numbers = self._granted[who] + ranks(who)
         seq = self._journal.append("reserve", round, np.stack([who, numbers, what], axis=1))
         self._charge(who, what, round)
         return Grants(round, who, numbers, what, seq), refusals
@@ -224,26 +231,34 @@ class Ledger:
 
     def account(self, client: int) -> dict[Event, int]:
         """How often the client was charged for each event."""
-        return self._as_account(self._table[self._client(client)])
+        return self._as_account(self._table[self.client(client)])
 
-    def epsilon(self, clients: int | Iterable[int] | None = None, delta: float | None = None) -> list[Epsilon]:
+    def epsilon(
+        self, clients: int | Iterable[int] | None = None, delta: float | None = None, unit: Unit | None = None
+    ) -> list[Epsilon]:
         """The loss of the given clients (all of them by default) at ``delta`` (the ledger's own by default).
 
-        Computed once per distinct account and remembered. Never below what was shown for the client before, except
-        after a void. Raises InvalidValue for a δ outside (0, 1).
+        A client that made releases of both units has an account of each, and they do not add up: ``unit`` chooses one,
+        and without it the larger of the two is reported, with its unit. Computed once per distinct account and
+        remembered. Never below what was shown for the client before, except after a void. Raises InvalidValue for a δ
+        outside (0, 1).
         """
         delta = self.delta if delta is None else check_delta(delta)
         if clients is None:
             chosen = np.arange(self.n_clients)
         else:
-            chosen = np.array([self._client(c) for c in ([clients] if isinstance(clients, int) else clients)], int)
-        shown = self._shown.setdefault(delta, np.zeros(self.n_clients))
+            chosen = np.array([self.client(c) for c in ([clients] if isinstance(clients, int) else clients)], int)
+        accounts, account_of = np.unique(self._table[chosen], axis=0, return_inverse=True)
+        losses = [self._loss(row, delta, unit) for row in accounts]
+        shown = self._shown.setdefault((delta, unit), np.zeros(self.n_clients))
         answers = []
-        for client in chosen:
-            found = self._loss(self._table[client], delta)
+        for client, index in zip(chosen.tolist(), account_of.reshape(-1).tolist()):
+            found = losses[index]
             # Two grids may differ in the fifth digit; both are upper bounds.
-            shown[client] = max(shown[client], found.epsilon)
-            answers.append(found if found.epsilon == shown[client] else replace(found, epsilon=float(shown[client])))
+            if found.epsilon < shown[client]:
+                found = replace(found, epsilon=float(shown[client]))
+            shown[client] = found.epsilon
+            answers.append(found)
         return answers
 
     def summary(self, delta: float | None = None) -> dict[str, Any]:
@@ -256,8 +271,8 @@ class Ledger:
         losses = self.epsilon(delta=delta)
         values = np.array([loss.epsilon for loss in losses])
         worst = int(np.argmax(values))
-        full = Accountant(tolerance=self._accountant.tolerance).epsilon(
-            self.account(worst), self.delta if delta is None else delta
+        full = Accountant(tolerance=self.accountant.tolerance).epsilon(
+            by_unit(self.account(worst)).get(losses[worst].unit, {}), self.delta if delta is None else delta
         )
         return {
             "delta": self.delta if delta is None else delta,
@@ -268,14 +283,14 @@ class Ledger:
             "account": losses[worst].account,
             "alternatives": dict(full.alternatives),
             "status": "claimed" if any(loss.status == "claimed" for loss in losses) else "guaranteed",
-            "unit": full.unit,
+            "unit": losses[worst].unit,
             "releases": int(self._table.sum()),
             "round": self.round,
         }
 
     def remaining(self, client: int, event: Event | None = None) -> Remaining:
         """What the client has left, and how many releases of ``event`` (a registered one) still fit."""
-        client = self._client(client)
+        client = self.client(client)
         left = float(self.budgets[client])
         if np.isfinite(left):
             left = max(0.0, left - self.epsilon(client)[0].epsilon)
@@ -290,17 +305,17 @@ class Ledger:
     def what_if(
         self, event: Event, releases: int, clients: int | Iterable[int] | None = None, delta: float | None = None
     ) -> list[Epsilon]:
-        """The loss of the clients (all by default) after ``releases`` more of ``event``, registered or not."""
+        """The loss of the clients (all by default) after ``releases`` more of ``event``, registered or not, in its unit."""
         delta = self.delta if delta is None else check_delta(delta)
         chosen = range(self.n_clients) if clients is None else [clients] if isinstance(clients, int) else clients
         known: dict[bytes, Epsilon] = {}
         answers = []
         for client in chosen:
-            row = self._table[self._client(client)]
+            row = self._table[self.client(client)]
             if row.tobytes() not in known:
-                account = self._as_account(row)
+                account = by_unit(self._as_account(row)).get(event.unit, {})
                 account[event] = account.get(event, 0) + releases
-                known[row.tobytes()] = self._accountant.epsilon(account, delta)
+                known[row.tobytes()] = self.accountant.epsilon(account, delta)
             answers.append(known[row.tobytes()])
         return answers
 
@@ -320,19 +335,25 @@ class Ledger:
             for entry, (who, number, event) in charges
         ]
 
-    def _loss(self, row: Ints, delta: float) -> Epsilon:
+    def _loss(self, row: Ints, delta: float, unit: Unit | None = None) -> Epsilon:
         used = np.flatnonzero(row)
-        key = (np.stack([used, row[used]]).tobytes(), delta)
+        key = (np.stack([used, row[used]]).tobytes(), delta, unit)
         if key not in self._known:
             if len(self._known) >= 2**17:
                 self._known.clear()
-            self._known[key] = self._accountant.epsilon(self._as_account(row), delta)
+            accounts = by_unit(self._as_account(row))
+            if unit is not None:
+                accounts = {unit: accounts.get(unit, {})}
+            losses = [replace(self.accountant.epsilon(accounts[name], delta), unit=name) for name in sorted(accounts)]
+            nothing = self.accountant.epsilon({}, delta)
+            self._known[key] = max(losses, key=lambda loss: loss.epsilon, default=nothing)
         return self._known[key]
 
     def _as_account(self, row: Ints) -> dict[Event, int]:
         return {self.events[e]: int(row[e]) for e in np.flatnonzero(row)}
 
-    def _client(self, client: int) -> int:
+    def client(self, client: int) -> int:
+        """The client's number, if there is such a client. Raises ValueError."""
         if not 0 <= client < self.n_clients:
             raise ValueError(f"client {client} does not exist: clients are 0 to {self.n_clients - 1}")
         return int(client)
@@ -367,24 +388,3 @@ class Ledger:
         self._voided.update(zip(clients.tolist(), numbers.tolist()))
         for shown in self._shown.values():
             shown[clients] = 0.0
-
-
-def _ranks(values: Ints) -> Ints:
-    """How often the value at each place occurred before it: [5, 7, 5, 5] gives [0, 0, 1, 2]."""
-    order = np.argsort(values, kind="stable")
-    ordered = values[order]
-    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])) if len(values) else order
-    ranks = np.empty(len(values), np.int64)
-    ranks[order] = np.arange(len(values)) - np.repeat(starts, np.diff(np.append(starts, len(values))))
-    return ranks
-
-
-def _per_client(values: ArrayLike, n_clients: int, field: str) -> Floats:
-    """One positive number per client. Raises InvalidValue."""
-    numbers = np.asarray(values, dtype=np.float64)
-    if numbers.shape != (n_clients,):
-        raise InvalidValue(field, f"{numbers.shape}", f"give one number for each of the {n_clients} clients")
-    if not (numbers >= 0).all():
-        bad = numbers[~(numbers >= 0)][0]
-        raise InvalidValue(field, float(bad), "give numbers ≥ 0")
-    return numbers

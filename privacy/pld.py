@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 from scipy import fft
 from scipy.special import logsumexp
 
-from .profiles import Floats, Profile
+from .profiles import Floats, LossProfile
+from .renyi import hoelder
 
 Spectrum = NDArray[np.complex128]
 
 ORDERS: Floats = np.geomspace(1e-2, 1e6, 37)
 """Orders t of the moments E e^{tL}; a neighbour is at most 1.67 away, which costs Chernoff's bound under 7 %."""
-_HOELDER: Floats = ORDERS * np.log(ORDERS) - (1 + ORDERS) * np.log1p(ORDERS)
-"""(1 − e^{ε−l})₊ ≤ e^{t(l−ε)} t^t/(1+t)^{1+t}, so δ(ε) ≤ E e^{tL} · e^{−tε + this} (Canonne, Kamath & Steinke 2020)."""
+_HOELDER: Floats = hoelder(ORDERS)
 _OCTAVES, _DOTS_PER_OCTAVE = 14, 64
 _FEWEST_CELLS = 32
 _MOST_CELLS = 2**21
@@ -73,7 +73,7 @@ class Moments:
 class EventLoss:
     """The privacy loss of one release at any level of the grid, with its moments to plan with."""
 
-    def __init__(self, profile: Profile) -> None:
+    def __init__(self, profile: LossProfile) -> None:
         self.profile = profile
         # The last dot, a multiple of the steps of all levels with at least _FEWEST_CELLS cells.
         self.coarsest_level = math.ceil(math.log2(_FEWEST_CELLS / profile.ceiling))
@@ -87,14 +87,25 @@ class EventLoss:
         return connect_dots(dots, self.profile.delta(dots))
 
     @cached_property
-    def sketch(self) -> Moments:
-        """Upper bounds on the moments of the losses up to ``top``, from dots whose distance grows with the loss."""
+    def _dots(self) -> tuple[Floats, Floats]:
+        """Losses whose distance grows with the loss, and their chances: a dominating pair that is quick to sum over."""
         fractions = np.linspace(0.5, 1.0, _DOTS_PER_OCTAVE, endpoint=False)
         octaves = self.top * 2.0 ** np.arange(1 - _OCTAVES, 1)
         dots: Floats = np.concatenate([[0.0], np.outer(octaves, fractions).ravel(), [self.top]])
         masses, _ = connect_dots(dots, self.profile.delta(dots))
         losses: Floats = np.concatenate([-dots[:0:-1], dots])
-        return Moments.of(losses, masses)
+        return losses, masses
+
+    @cached_property
+    def sketch(self) -> Moments:
+        """Upper bounds on the moments of the losses up to ``top`` at the common orders."""
+        return Moments.of(*self._dots)
+
+    def log_moment(self, orders: Floats) -> Floats:
+        """Upper bounds on ln E e^{tL} of the losses up to ``top`` at any orders t > 0, shape [n]."""
+        losses, masses = self._dots
+        held = masses > 0
+        return np.asarray(logsumexp(np.outer(orders, losses[held]) + np.log(masses[held]), axis=1))
 
     def moments(self, level: int) -> Moments:
         """Upper bounds on the moments of ``masses(level)`` at positive orders (and near values at negative ones)."""

@@ -1,14 +1,16 @@
 """What one release may reveal, as its privacy profile: the largest δ for each ε, over all neighbouring pairs.
 
-Every kind of event has the same form. With probability ``rate`` the replaced record is drawn at all; then, with chance
+Every kind of event with Gaussian noise has the same form. With probability ``rate`` the replaced record is drawn at
+all; then, with chance
 ``weights[j]``, it moves the mean of the Gaussian by ``shifts[j]`` standard deviations. With advanced joint convexity
 (Balle, Barthe & Gaboardi 2018, Theorem 2) and a coupling of "drawn" with "another record in its place",
 
     δ(ε) = rate · Σ_j weights[j] · δ_Gauss( ln(1 + (e^ε − 1)/rate) ; shifts[j] )      for ε ≥ 0       (SPEC D4)
     δ(ε) = 1 − e^ε + e^ε δ(−ε)                                                        for ε < 0
 
-The curve is convex in e^ε and holds in both directions, so it is the profile of a pair of distributions that dominates
-the release, and such pairs compose adaptively (Zhu, Dong & Wang 2022, Theorem 10).
+A pure ε-DP release has the profile of randomised response, which dominates it (Kairouz, Oh & Viswanath 2015, Theorem
+2); Laplace noise has its own. Each curve is convex in e^ε and holds in both directions, so it is the profile of a pair
+of distributions that dominates the release, and such pairs compose adaptively (Zhu, Dong & Wang 2022, Theorem 10).
 """
 
 from __future__ import annotations
@@ -16,14 +18,25 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.special import erfcx, log_ndtr, ndtr
+from scipy.special import erfcx, log_ndtr, ndtr, ndtri_exp
 
-from .events import EpochEvent, Event, GaussianEvent, IidEvent, IndependentEvent
+from .events import (
+    ApproximateEvent,
+    EpochEvent,
+    Event,
+    GaussianEvent,
+    IidEvent,
+    IndependentEvent,
+    LaplaceEvent,
+    PureEvent,
+    SubsampledEvent,
+    ZcdpEvent,
+)
 
 Floats = NDArray[np.float64]
 
@@ -70,9 +83,99 @@ def gaussian_epsilon(delta: float, mu: float) -> float:
     return float(root) * (1 + 1e-12) + 1e-13 * top
 
 
+def gaussian_shift(event: Event) -> float:
+    """The smallest μ known for which the release is μ-Gaussian-DP whatever was sampled; ``inf`` where there is none.
+
+    An (ε, 0)-DP release is μ-GDP with μ = −2Φ⁻¹(1/(1 + e^ε)) (Liu et al. 2022): the trade-off curve of randomised
+    response is the chord of that Gaussian's through its fixed point. The δ of an ``ApproximateEvent`` is not in it.
+    """
+    if event.noise_multiplier <= 1e-150 or isinstance(event, ZcdpEvent):
+        return math.inf
+    if isinstance(event, (PureEvent, LaplaceEvent, ApproximateEvent)):
+        return float(-2 * ndtri_exp(-event.epsilon - math.log1p(math.exp(-event.epsilon)))) * (1 + 1e-12)
+    return math.sqrt(repeats(event)) / event.noise_multiplier
+
+
+def repeats(event: Event) -> int:
+    """How many releases of its ``profile`` one event is."""
+    return event.steps if isinstance(event, SubsampledEvent) else 1
+
+
+def profile_epsilon(profile: LossProfile, delta: float) -> float:
+    """The ε ≥ 0 at which a profile comes down to ``delta`` > 0, rounded up by 1e-12 of the largest loss."""
+    if float(profile.delta(np.zeros(1))[0]) <= delta:
+        return 0.0
+    top = profile.ceiling
+    while float(profile.delta(np.array([top]))[0]) > delta:
+        top *= 2
+        if top > 1e300:
+            return math.inf
+    root = brentq(lambda e: float(profile.delta(np.array([e]))[0]) - delta, 0.0, top, xtol=1e-13 * top, rtol=1e-13)
+    return min(top, float(root) * (1 + 1e-12) + 1e-13 * top)
+
+
+class LossProfile(Protocol):
+    """What a loss distribution is made of."""
+
+    def delta(self, epsilon: Floats) -> Floats:
+        """δ at each ε ≥ 0, shape [n]."""
+        ...
+
+    @property
+    def mass_at_zero(self) -> float:
+        """The chance that the privacy loss is exactly 0: the kink of the profile at ε = 0."""
+        ...
+
+    @property
+    def ceiling(self) -> float:
+        """A loss beyond which less than 1e-20 of the mass lies, infinite losses aside."""
+        ...
+
+
+@dataclass(frozen=True)
+class PureProfile:
+    """Of an (``largest``, ``broken``)-DP release: δ(ε) = δ₀ + (1−δ₀)·(e^{ε₀} − e^ε)₊/(1 + e^{ε₀})."""
+
+    largest: float
+    broken: float = 0.0
+
+    def delta(self, epsilon: Floats) -> Floats:
+        held = np.maximum(0.0, -np.expm1(np.minimum(epsilon - self.largest, 0.0))) / (1 + math.exp(-self.largest))
+        return np.asarray(self.broken + (1 - self.broken) * held)
+
+    @property
+    def mass_at_zero(self) -> float:
+        return 0.0
+
+    @property
+    def ceiling(self) -> float:
+        return self.largest
+
+
+@dataclass(frozen=True)
+class LaplaceProfile:
+    """Of Laplace noise whose mean is moved by ``largest`` scales: δ(ε) = (1 − e^{(ε − ε₀)/2})₊, exact."""
+
+    largest: float
+
+    def delta(self, epsilon: Floats) -> Floats:
+        return np.asarray(-np.expm1(np.minimum(epsilon - self.largest, 0.0) / 2))
+
+    @property
+    def mass_at_zero(self) -> float:
+        return 0.0
+
+    @property
+    def ceiling(self) -> float:
+        return self.largest
+
+
 @dataclass(frozen=True)
 class Profile:
-    """The profile of one release. ``shifts`` (in standard deviations) and ``weights`` (summing to 1) have shape [J]."""
+    """The profile of one release with Gaussian noise.
+
+    ``shifts`` (in standard deviations) and ``weights`` (summing to 1) have shape [J].
+    """
 
     rate: float
     shifts: Floats
@@ -118,13 +221,24 @@ def position_shares(steps: int, contraction: float) -> Floats:
     return np.asarray(sums / sums.sum(), dtype=np.float64)
 
 
-def profile(event: Event) -> Profile:
-    """The profile of an event with a positive noise multiplier. Raises ValueError for an event of an unknown kind."""
+def profile(event: Event) -> LossProfile:
+    """The profile of an event with a positive noise multiplier; of each of its steps, for a ``SubsampledEvent``.
+
+    Raises ValueError for an event that has none (ρ-zCDP bounds no pair of distributions that composes) or is unknown.
+    """
     largest = 1 / event.noise_multiplier
     one = np.ones(1)
     if isinstance(event, GaussianEvent):
         return Profile(1.0, largest * one, one)
-    if isinstance(event, IidEvent):
+    if isinstance(event, PureEvent):
+        return PureProfile(largest)
+    if isinstance(event, LaplaceEvent):
+        return LaplaceProfile(largest)
+    if isinstance(event, ApproximateEvent):
+        return PureProfile(largest, event.delta)
+    if isinstance(event, (IidEvent, SubsampledEvent)):
+        # By Poisson sampling too: given which other records are drawn, the two runs differ where the record is drawn,
+        # and joint convexity bounds them by the pair that has it always.
         return Profile(event.rate, largest * one, one)
     if isinstance(event, EpochEvent):
         # (D4): s_r relative to s_1, which is the largest whatever κ is.

@@ -92,6 +92,8 @@ class RunConfig(Section):
     time: TimeConfig = TimeConfig()
     policy: PolicyConfig = PolicyConfig()
     actors: ActorsConfig = ActorsConfig()
+    # Candidates for `dualfed compare --tune`, such as method.rho = [0.1, 1.0]; a run by itself takes none of them.
+    tune: dict[str, Any] = Field(default_factory=dict)
 
 
 def parse(values: Mapping[str, Any]) -> RunConfig:

@@ -13,11 +13,12 @@ import torch
 
 from ..actors.hosts import make_host
 from ..actors.layout import ACTOR_MEMORY
+from ..actors.loop import RunSettings
 from ..actors.messages import Parcel, RoundTask, StepTask
 from ..algorithms.method import GraphMethod
 from ..privacy.accountants import Accountant
 from .config import RunConfig
-from .prepare import Given, Prepared, prepare
+from .prepare import Given, Prepared, prepare, shared_length
 
 
 @dataclass(frozen=True)
@@ -82,13 +83,22 @@ def estimate(config: RunConfig, given: Given | None = None) -> Estimate:
             round_s=seconds,
             total_s=seconds * waves * settings.rounds,
             messages=settings.messages * (settings.mixing_rounds + 1) if settings.messages else round(2 * per_round),
-            message_bytes=settings.dim * settings.item_bytes,
+            message_bytes=_message_bytes(settings),
             epsilon=_planned_epsilon(prepared),
             delta=plan.delta,
             status=prepared.method.status,
             unit=prepared.method.unit,
             warnings=prepared.warnings,
         )
+
+
+def _message_bytes(settings: RunSettings) -> int:
+    """Of one message over an edge; of a server's clients, the mean of what goes down and up."""
+    if settings.message_length:
+        return settings.message_length * settings.item_bytes
+    down = settings.dim if settings.numbers_down is None else settings.numbers_down
+    up = settings.dim if settings.numbers_up is None else settings.numbers_up
+    return (down + up) * settings.item_bytes // 2
 
 
 def _planned_epsilon(prepared: Prepared) -> float:
@@ -109,6 +119,11 @@ def _one_round(prepared: Prepared) -> float:
     share = max(1, round(np.mean([np.isin(chosen, spec.clients).sum() for chosen in plan.participants])))
     clients = spec.clients[:share]
     events = plan.events_of(1, clients)
+    if plan.opening is not None:
+        released = plan.opening[np.isin(plan.opening, clients)]
+        opening = RoundTask(0, np.empty(0), released, np.zeros(len(released), np.int64), plan.events_of(0, released))
+        host.open(opening)  # type: ignore[attr-defined]
+        clients, events = released, plan.events_of(1, released)
     took = 0.0
     for attempt in (1, 2):
         began = time.perf_counter()
@@ -116,10 +131,11 @@ def _one_round(prepared: Prepared) -> float:
         if isinstance(prepared.method, GraphMethod):
             near = spec.neighbourhood
             assert near is not None
-            ghosts = {h: Parcel(np.zeros((len(rows), prepared.problem.dim))) for h, rows in near.ghosts_of.items()}
+            length = shared_length(prepared.method, prepared.problem)
+            ghosts = {h: Parcel(np.zeros((len(rows), length))) for h, rows in near.ghosts_of.items()}
             host.step(StepTask(attempt, 1, clients, numbers, events), ghosts)  # type: ignore[attr-defined]
         else:
-            total = np.zeros(prepared.problem.dim)
-            host.round(RoundTask(1, total, clients, numbers, events))  # type: ignore[attr-defined]
+            kept = host.enter() if job.settings.server is None else job.settings.server  # type: ignore[attr-defined]
+            host.round(RoundTask(1, kept, clients, numbers, events))  # type: ignore[attr-defined]
         took = time.perf_counter() - began
     return took

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import secrets
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ from ..actors.coordinator import Coordinator
 from ..actors.graph_coordinator import GraphCoordinator
 from ..actors.host import HostSpec, Neighbourhood
 from ..actors.job import Job, LedgerSpec
-from ..actors.layout import check_memory, host_count, place_clients
+from ..actors.layout import check_room, host_count, place_clients
 from ..actors.loop import RunSettings
 from ..actors.messages import HostShard
 from ..actors.plan import Plan
@@ -39,6 +40,10 @@ from .network import build_web
 from .partition import partition
 from .recorder import FileRecorder
 from .time_setup import check_policy, time_settings
+from .validation import held_out
+
+# What may change between the start of a run and its end.
+_NOT_PLANNED = {"engine", "actors", "evaluate_every", "checkpoint_every", "name", "tune"}
 
 
 @dataclass(frozen=True)
@@ -93,12 +98,16 @@ def prepare(config: RunConfig, folder: Path, given: Given, resumed_to: int | Non
     members = partition(
         dataset.train_labels, config.partition, config.seed, dataset.train_clients, dataset.client_names
     )
+    if config.data.validation is not None:
+        dataset, members = held_out(dataset, members, config.data.validation, config.seed)
     problem = build_problem(config.problem, dataset) if given.problem is None else given.problem
     _check_records(problem, dataset)
     sizes = np.array([len(rows) for rows in members], dtype=np.int64)
     weights = len(sizes) * sizes / sizes.sum() if config.problem.weights == "by-size" else np.ones(len(sizes))
-    if config.actors.device == "cuda" and not torch.cuda.is_available():
+    on_cluster = "ray" in sys.modules and sys.modules["ray"].is_initialized()  # whose other nodes may have one
+    if config.actors.device == "cuda" and not on_cluster and not torch.cuda.is_available():
         raise InvalidValue("actors.device", "cuda", 'torch sees no GPU on this machine; take "cpu"')
+    _check_mechanism(method, config)
     method.validate(problem, sizes, weights, config.privacy.mode != "none")
     hosts = _hosts(config, len(sizes))
     graph, near = None, None
@@ -109,7 +118,7 @@ def prepare(config: RunConfig, folder: Path, given: Given, resumed_to: int | Non
         web = build_web(config, len(sizes), given.graph)
         method, warnings = method.settle(web.network, problem, sizes)
         graph = web.graph
-        blocks, near = web.place(hosts)
+        blocks, near = web.place(hosts, method.mixing_matrix(web.network))
     else:
         blocks = place_clients(len(sizes), hosts)
     config = parse({**config.model_dump(), "method": method_table(method)})
@@ -131,7 +140,7 @@ def prepare(config: RunConfig, folder: Path, given: Given, resumed_to: int | Non
             dataset.test_features, dataset.test_labels, np.array([0, len(dataset.test_labels)]), np.dtype(config.dtype)
         ),
         ledger=_ledger(config, folder, method, len(sizes), plan),
-        recorder=FileRecorder(folder, resumed_to, method.status),
+        recorder=FileRecorder(folder.resolve(), resumed_to, method.status),
         loop=GraphCoordinator if graph is not None else AsyncCoordinator if asynchronous else Coordinator,
         gpus_per_host=config.actors.gpus_per_actor,
     )
@@ -177,6 +186,13 @@ def _noise(config: RunConfig) -> Noise:
     )
 
 
+def _check_mechanism(method: Method, config: RunConfig) -> None:
+    if not method.private and config.privacy.mode != "none":
+        raise InvalidValue(
+            "privacy.mode", config.privacy.mode, f'{method.name} is a reference without privacy; take mode = "none"'
+        )
+
+
 def _check_records(problem: Problem, dataset: Dataset) -> None:
     for features, labels in (
         (dataset.train_features, dataset.train_labels),
@@ -201,14 +217,26 @@ def _hosts(config: RunConfig, clients: int) -> int:
 
 
 def _participants(config: RunConfig, method: Method, given: Given, clients: int) -> list[np.ndarray]:
+    kind = config.policy.kind
+    ruled: Sequence[Sequence[int]] | list[np.ndarray] | None = None
     if given.participation is not None:
-        if config.policy.kind in ("async", "over-select"):
-            raise InvalidValue("participation", "a list", f"policy.kind = {config.policy.kind!r} draws its own clients")
-        return check_participants(given.participation, method.rounds, clients)
-    chosen = method.participants if isinstance(method, ServerMethod) else None
-    if chosen is not None and config.policy.kind == "over-select":
-        chosen += config.policy.extra
-    return draw_participants(method.rounds, clients, chosen, config.seed)
+        ruled = given.participation
+    elif isinstance(method, ServerMethod):
+        ruled = method.participation(method.rounds, clients, config.seed)
+    if ruled and kind in ("async", "over-select"):
+        raise InvalidValue("participation", "a list", f"policy.kind = {kind!r} draws its own clients")
+    if ruled:
+        drawn = check_participants([list(map(int, chosen)) for chosen in ruled], method.rounds, clients)
+    else:
+        chosen = method.participants if isinstance(method, ServerMethod) else None
+        if chosen is not None and kind == "over-select":
+            chosen += config.policy.extra
+        drawn = draw_participants(method.rounds, clients, chosen, config.seed)
+    if isinstance(
+        method, GraphMethod
+    ):  # in a round that does not touch the data nobody releases, and nobody is charged
+        drawn = [who if method.charged(t) else who[:0] for t, who in enumerate(drawn, 1)]
+    return drawn
 
 
 def _specs(
@@ -229,7 +257,7 @@ def _specs(
         item = np.dtype(config.dtype).itemsize
         rows = sum(row.numel() for row in method.init(torch.zeros(problem.dim)).values())
         state = 2 * rows * len(sizes) * item
-        check_memory(len(blocks), int(sizes.sum()) * problem.n_features * item, state)
+        check_room(len(blocks), config.actors.gpus_per_actor, int(sizes.sum()) * problem.n_features * item, state)
         (folder / "state").mkdir(mode=0o700, exist_ok=True)
     key, start = noise_key(config.seed if config.privacy.noise == "seeded" else None), problem.start(config.seed)
     return [
@@ -265,6 +293,9 @@ def _settings(
     graph: nx.Graph | None,
     participants: list[np.ndarray],
 ) -> RunSettings:
+    down, up = method.traffic(problem.dim) if isinstance(method, ServerMethod) else (None, None)
+    shared = shared_length(method, problem) if isinstance(method, GraphMethod) else 0
+    item = np.dtype(config.dtype).itemsize
     return RunSettings(
         rounds=method.rounds,
         hosts=blocks,
@@ -278,6 +309,11 @@ def _settings(
         mixing_rounds=method.mixing_rounds if isinstance(method, GraphMethod) else 0,
         final_mixing=method.final_mixing if isinstance(method, GraphMethod) else 0,
         messages=0 if graph is None else 2 * graph.number_of_edges(),
+        numbers_down=down,
+        numbers_up=up,
+        fresh_uploads=isinstance(method, ServerMethod) and method.uploads == "fresh",
+        server=method.server_start(problem.start(config.seed)) if isinstance(method, ServerMethod) else None,
+        message_length=shared,
         time=time_settings(
             config.time,
             config.policy,
@@ -285,12 +321,19 @@ def _settings(
             config.seed,
             participants,
             sum(len(block) for block in blocks),
-            problem.dim * np.dtype(config.dtype).itemsize,
+            (down or shared) * item,
+            (up or shared) * item,
             graph,
         ),
         on_error=config.policy.on_error,
         retries=config.policy.retries,
     )
+
+
+def shared_length(method: GraphMethod, problem: Problem) -> int:
+    """Numbers that a client shares in one exchange: d for every row of its state that neighbours see."""
+    rows = method.init(torch.zeros(problem.dim))
+    return sum(rows[name].numel() for name in method.shared)
 
 
 def _ledger(config: RunConfig, folder: Path, method: Method, clients: int, plan: Plan) -> LedgerSpec:
@@ -308,7 +351,7 @@ def _ledger(config: RunConfig, folder: Path, method: Method, clients: int, plan:
 
 def plan_digest(config: RunConfig) -> str:
     """A digest of all that decides what a run releases and charges; where and how it runs may change."""
-    tables = config.model_dump(mode="json", exclude={"engine", "actors", "evaluate_every", "checkpoint_every", "name"})
+    tables = config.model_dump(mode="json", exclude=_NOT_PLANNED)
     return hashlib.blake2b(json.dumps(tables, sort_keys=True).encode(), digest_size=12).hexdigest()
 
 

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ..actors.feed import FeedWriter
+
 # Which columns land in which file. What depends on private data stays apart, and is marked.
 _TABLES = {"evaluated": "metrics", "diagnosed": "diagnostics", "round": "timing"}
 _TIMING = ("round", "participants", "released", "seconds", "host_seconds", "simulated_s")
@@ -17,7 +19,7 @@ NON_PRIVATE = {"dualfed": "non-private diagnostics of the simulation: computed f
 
 
 class FileRecorder:
-    """Collects the coordinator's events and writes them when asked.
+    """Collects the coordinator's events and writes them when asked; the feed for other processes at once.
 
     Args:
         folder: where the files go; None keeps the frames in memory alone.
@@ -33,6 +35,7 @@ class FileRecorder:
         }
         self._rows: dict[str, list[dict[str, Any]]] = {name: [] for name in (*_BY_ROUND, "client_times", "staleness")}
         self._states: dict[str, list[np.ndarray]] = {}
+        self._feed = None if folder is None else FeedWriter(folder)
         if folder is not None and resumed_to is not None:
             for table in _BY_ROUND:
                 path = folder / f"{table}.parquet"
@@ -44,6 +47,8 @@ class FileRecorder:
     def take(self, event: dict[str, Any]) -> None:
         """Note one event."""
         kind = event["kind"]
+        if self._feed is not None:
+            self._feed.take(event)
         if kind == "states":
             for name, value in event.items():
                 if name not in ("kind", "round"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -19,6 +20,7 @@ import numpy as np
 import pandas as pd
 import tomlkit
 
+from ..actors.run_file import RunFile
 from ..algorithms.method import Method
 from ..errors import InvalidValue
 from .config import RunConfig, parse
@@ -120,6 +122,7 @@ def resume(folder: Path | str, *, engine: str | None = None, listen: Listener | 
             cure = "the records are not those of the run's start; bring them back"
             raise InvalidValue("data", config.data.name, cure)
         check_journal(folder, identity, prepared.job.ledger.meta, saved.get("journal"))
+        prepared.job.ledger.meta["run"] = identity
         shutil.rmtree(folder / "state", ignore_errors=True)
         if config.engine == "ray":
             (folder / "state").mkdir(mode=0o700)
@@ -134,11 +137,24 @@ def _ending(folder: Path) -> str:
 
 
 def _run(prepared: Prepared, folder: Path, listen: Listener | None) -> RunResult:
-    hear = listen or _ignore
+    from ..actors.job import stoppable
+
+    with stoppable():
+        return _begun(prepared, folder, listen)
+
+
+def _begun(prepared: Prepared, folder: Path, listen: Listener | None) -> RunResult:
+    with room_on_disk(folder):
+        run_file = RunFile(folder, _identity(prepared))
+    hear = run_file.listening(listen or _ignore)
     hear({"kind": "prepared", "round": 0, **_facts(prepared)})
     try:
         with room_on_disk(folder):
             return _carried_out(prepared, folder, hear)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            run_file.end("failed")
+        raise
     finally:
         shutil.rmtree(folder / "state", ignore_errors=True)
 
@@ -210,6 +226,18 @@ def _facts(prepared: Prepared) -> dict[str, Any]:
         "status": prepared.method.status,
         "warnings": prepared.warnings,
         "folder": settings.folder,
+    }
+
+
+def _identity(prepared: Prepared) -> dict[str, Any]:
+    """What other processes are told of the run."""
+    facts = _facts(prepared)
+    named = ("name", "method", "engine", "rounds", "clients", "delta", "budget", "status", "folder")
+    return {
+        "run": prepared.job.ledger.meta["run"],
+        **{name: facts[name] for name in named},
+        "unit": prepared.method.unit,
+        "graph": prepared.graph is not None,
     }
 
 

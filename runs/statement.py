@@ -13,6 +13,10 @@ _ACCOUNTS = {
     "rdp-without-replacement": "RDP-without-replacement",
     "unamplified": "unamplified Gaussian",
     "zcdp": "zCDP",
+    "renyi": "Rényi moments",
+    "basic": "sum of ε",
+    "pure-walk": "pure, exact",
+    "single-release": "one release, exact",
 }
 _UNITS = {"record": "one record of a client", "client": "a client's whole data set"}
 

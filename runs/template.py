@@ -10,6 +10,7 @@ from typing import Any
 import tomlkit
 
 from ..errors import InvalidValue
+from .template_server import server_words
 from .template_spade import SPADE
 
 _WIDTH = 110
@@ -24,6 +25,10 @@ _HEAD: dict[str, tuple[str, Any]] = {
     "checkpoint_every": ("rounds between two checkpoints, from which `dualfed resume` goes on", None),
     "record_states": ("keep every round's models and duals; needs memory for rounds × clients × parameters", None),
     "compare_without_privacy": ("`dualfed run` also runs the same configuration without privacy and prints both", None),
+    "tune": (
+        "candidates that `dualfed compare --tune` chooses from; `dualfed run` leaves them alone",
+        {"method.rho": [0.1, 1.0]},
+    ),
 }
 _SECTIONS: dict[str, tuple[str, dict[str, tuple[str, Any]]]] = {
     "data": (
@@ -90,6 +95,8 @@ _SECTIONS: dict[str, tuple[str, dict[str, tuple[str, Any]]]] = {
             "feature_seed": ("the seed of the map", None),
             "bandwidth": ('"random-fourier" only: distance at which two records stop being alike', None),
             "scattering_scale": ('"scattering" only: averages over squares of 2^scale pixels', None),
+            "seed": ("the seed of the split and of synthetic records; left out: the run's seed", 5),
+            "validation": ("share of each client's records held out, to evaluate on in place of the test records", 0.2),
         },
     ),
     "partition": (
@@ -293,10 +300,10 @@ def template(method: str = "fedspd-dp") -> str:
     from .config import RunConfig
 
     defaults = RunConfig()
-    told_of = {"fedspd-dp": _SECTIONS["method"][1], "spade-dfl": SPADE}
+    told_of = {"fedspd-dp": _SECTIONS["method"][1], "spade-dfl": SPADE, **server_words()}
     if method not in told_of:
         raise InvalidValue("--method", method, f"give one of {', '.join(told_of)}")
-    values_of = {"method": _defaults(method)}
+    values_of = {"method": _defaults(method), "privacy": _privacy(method)}
     lines = ["# A run of dualfed. Values are the defaults; lines that are commented out show an example.", ""]
     lines += _fields(_HEAD, {name: getattr(defaults, name) for name in _HEAD})
     for section, (purpose, told) in _SECTIONS.items():
@@ -311,12 +318,22 @@ def template(method: str = "fedspd-dp") -> str:
 
 
 def _defaults(method: str) -> dict[str, Any]:
-    from ..algorithms.registry import method_class
+    from ..algorithms.registry import method_class, method_table
 
     chosen = method_class(method)
     values = {"name": method} | {field.name: field.default for field in dataclasses.fields(chosen)}  # type: ignore[arg-type]
+    # A default that the method works out itself, such as a falling step size.
+    values |= {name: value for name, value in method_table(chosen()).items() if values[name] is None}
     # What a private run cannot do without has no default: a file that runs as it is needs one.
     return values | ({"clip": 1.0} if method == "spade-dfl" else {})
+
+
+def _privacy(method: str) -> dict[str, Any]:
+    from ..algorithms.registry import method_class
+    from .config import PrivacyConfig
+
+    values = PrivacyConfig().model_dump()
+    return values if method_class(method).private else values | {"mode": "none"}
 
 
 def _fields(told: dict[str, tuple[str, Any]], values: dict[str, Any]) -> list[str]:

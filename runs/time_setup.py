@@ -57,7 +57,8 @@ def time_settings(
     seed: int,
     participants: list[np.ndarray],
     clients: int,
-    message_bytes: int,
+    bytes_down: int,
+    bytes_up: int,
     graph: nx.Graph | None = None,
 ) -> TimeSettings | None:
     """What the coordinator needs of both tables; None where nothing takes time and all are waited for.
@@ -103,7 +104,7 @@ def time_settings(
     links = None if graph is None else np.array(sorted({*graph.edges(), *((j, i) for i, j in graph.edges())}))
     if links is not None:
         links = links.reshape(-1, 2)
-    return TimeSettings(model, settled, time.clock, message_bytes, message_bytes, links)
+    return TimeSettings(model, settled, time.clock, bytes_down, bytes_up, links)
 
 
 def _check_fields(time: TimeConfig, policy: PolicyConfig, clients: int) -> None:

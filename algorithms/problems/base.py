@@ -131,24 +131,42 @@ class Problem(ABC):
             scale: one number, or one a client ``[C, 1]``.
         """
 
-    def full_gradient(self, x: Tensor, shards: Shards, slots: Tensor) -> Tensor:
+    @property
+    def clips(self) -> bool:
+        """Whether ``add_clipped_gradient`` is there."""
+        return False
+
+    def add_clipped_gradient(
+        self, out: Tensor, x: Tensor, features: Tensor, labels: Tensor, clip: float, scale: float | Tensor = 1.0
+    ) -> None:
+        """As ``add_gradient``, each record's gradient scaled down to the norm ``clip`` first, in place of its own bound.
+
+        What comes out need not be the gradient of any function: for methods whose sensitivity asks for no more than the
+        norm. Only where ``clips``.
+        """
+        raise NotImplementedError(f"{self.name} does not clip record by record")
+
+    def full_gradient(self, x: Tensor, shards: Shards, slots: Tensor, clip: float | None = None) -> Tensor:
         """Mean gradient over all m_i records of each client at its own parameters.
 
         Args:
             x: ``[C, d]``.
             shards: the records.
             slots: int64 ``[C]``, the client of each row of ``x``.
+            clip: as for ``add_clipped_gradient``; ``None``: as for ``add_gradient``.
 
         Returns:
             ``[C, d]``.
         """
         out = torch.zeros_like(x)
         for where, features, labels in shards.batches(slots):
-            if isinstance(where, slice):
-                self.add_gradient(out[where], x[where], features, labels)
+            whole = isinstance(where, slice)
+            part = out[where] if whole else x.new_zeros(len(labels), x.shape[1])
+            if clip is None:
+                self.add_gradient(part, x[where], features, labels)
             else:
-                part = x.new_zeros(len(where), x.shape[1])
-                self.add_gradient(part, x.index_select(0, where), features, labels)
+                self.add_clipped_gradient(part, x[where], features, labels, clip)
+            if isinstance(where, Tensor):
                 out.index_copy_(0, where, part)
         return out
 

@@ -43,14 +43,28 @@ class LinearProblem(Problem):
     def quality(self, scores: Tensor, labels: Tensor) -> dict[str, float]:
         """What ``score`` reports beside the loss, of scores ``[k, n]`` and labels ``[n]``."""
 
+    @property
+    def clips(self) -> bool:
+        return True
+
     def add_gradient(
         self, out: Tensor, x: Tensor, features: Tensor, labels: Tensor, scale: float | Tensor = 1.0
     ) -> None:
+        self._add(out, x, features, labels, self.clip, scale)
+
+    def add_clipped_gradient(
+        self, out: Tensor, x: Tensor, features: Tensor, labels: Tensor, clip: float, scale: float | Tensor = 1.0
+    ) -> None:
+        self._add(out, x, features, labels, clip if self.clip is None else min(clip, self.clip), scale)
+
+    def _add(
+        self, out: Tensor, x: Tensor, features: Tensor, labels: Tensor, clip: float | None, scale: float | Tensor
+    ) -> None:
         residual = self.residual(self._batched_scores(x, features), labels)
-        if self.clip is not None:
+        if clip is not None:
             norms = torch.linalg.vector_norm(features, dim=-1) * torch.linalg.vector_norm(residual, dim=-2)
             # clip / 0 is inf, which the clamp turns into 1: a zero gradient stays zero.
-            residual.mul_(norms.reciprocal_().mul_(self.clip).clamp_(max=1.0).unsqueeze(-2))
+            residual.mul_(norms.reciprocal_().mul_(clip).clamp_(max=1.0).unsqueeze(-2))
         step = 1.0 / features.shape[1]
         if isinstance(scale, Tensor):
             residual.mul_(scale.unsqueeze(-1))

@@ -104,24 +104,38 @@ class ModuleProblem(Problem):
         else:
             check_targets(labels)
 
+    @property
+    def clips(self) -> bool:
+        return True
+
     def add_gradient(
         self, out: Tensor, x: Tensor, features: Tensor, labels: Tensor, scale: float | Tensor = 1.0
     ) -> None:
+        if self.clip is not None:
+            self.add_clipped_gradient(out, x, features, labels, self.clip, scale)
+            return
         clients, n = labels.shape
-        for rows, records in self._blocks(clients, n):
+        for rows, records in self._blocks(clients, n, RECORD_LIMIT):
             part = x[rows], features[rows, records], labels[rows, records]
             share = scale[rows] if isinstance(scale, Tensor) else scale
-            if self.clip is None:
-                mean = vmap(grad(self._mean_loss))(*part)
-                out[rows].add_(mean * share, alpha=part[2].shape[1] / n)
-            else:
-                out[rows].add_(self._clipped_sum(*part) * share, alpha=1 / n)
+            mean = vmap(grad(self._mean_loss))(*part)
+            out[rows].add_(mean * share, alpha=part[2].shape[1] / n)
 
-    def _clipped_sum(self, x: Tensor, features: Tensor, labels: Tensor) -> Tensor:
+    def add_clipped_gradient(
+        self, out: Tensor, x: Tensor, features: Tensor, labels: Tensor, clip: float, scale: float | Tensor = 1.0
+    ) -> None:
+        clip = clip if self.clip is None else min(clip, self.clip)
+        clients, n = labels.shape
+        for rows, records in self._blocks(clients, n, min(RECORD_LIMIT, max(1, GRADIENT_LIMIT // self.dim))):
+            part = x[rows], features[rows, records], labels[rows, records]
+            share = scale[rows] if isinstance(scale, Tensor) else scale
+            out[rows].add_(self._clipped_sum(*part, clip) * share, alpha=1 / n)
+
+    def _clipped_sum(self, x: Tensor, features: Tensor, labels: Tensor, clip: float) -> Tensor:
         """Sum over the records of each client's clipped record gradients, ``[c, d]``."""
         each = vmap(vmap(grad(self._record_loss), in_dims=(None, 0, 0)))(x, features, labels)
         # clip / 0 is inf, which the clamp turns into 1: a zero gradient stays zero.
-        factors = torch.linalg.vector_norm(each, dim=-1).reciprocal_().mul_(self.clip).clamp_(max=1.0)
+        factors = torch.linalg.vector_norm(each, dim=-1).reciprocal_().mul_(clip).clamp_(max=1.0)
         return torch.bmm(factors.unsqueeze(1), each).squeeze(1)
 
     def losses(self, x: Tensor, shards: Shards, slots: Tensor) -> Tensor:
@@ -187,10 +201,9 @@ class ModuleProblem(Problem):
         with torch.no_grad():
             return torch.cat([self._call(x, part) for part in torch.split(features, RECORD_LIMIT)])
 
-    def _blocks(self, clients: int, n: int, limit: int | None = None) -> Iterator[tuple[slice, slice]]:
+    @staticmethod
+    def _blocks(clients: int, n: int, limit: int) -> Iterator[tuple[slice, slice]]:
         """Blocks of (clients, records), together all C·n, each of ``limit`` records at most."""
-        if limit is None:
-            limit = RECORD_LIMIT if self.clip is None else min(RECORD_LIMIT, max(1, GRADIENT_LIMIT // self.dim))
         width, height = min(n, limit), max(1, limit // n)
         for first in range(0, clients, height):
             for begin in range(0, n, width):

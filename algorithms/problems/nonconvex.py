@@ -69,6 +69,10 @@ class NonconvexLogisticProblem(LogisticProblem):
         slope = x.div((x.square() + 1).square_()).mul_(2 * self.bend)
         out.add_(slope * scale)
 
+    @property
+    def clips(self) -> bool:
+        return self.bend == 0  # the penalty's slope is a part of every record's gradient, which the scores do not show
+
     def losses(self, x: Tensor, shards: Shards, slots: Tensor) -> Tensor:
         return super().losses(x, shards, slots) + self.penalty(x)
 

@@ -5,8 +5,19 @@ from __future__ import annotations
 import pytest
 import torch
 from dualfed.algorithms import conformance
+from dualfed.algorithms.async_dp_admm import AsyncDPADMM
+from dualfed.algorithms.consensus_admm import ConsensusADMM
+from dualfed.algorithms.dp_admm import DPADMM
+from dualfed.algorithms.dp_fedavg import DPFedAvg
+from dualfed.algorithms.dp_sgd import DPSGD
+from dualfed.algorithms.fedadmm import FedADMM
+from dualfed.algorithms.fedavg import FedAvg
+from dualfed.algorithms.fedprox import FedProx
 from dualfed.algorithms.fedspd_dp import FedSPDDP
 from dualfed.algorithms.problems import ModuleProblem
+from dualfed.algorithms.scaffold import Scaffold
+from dualfed.algorithms.stochastic_dp_admm import StochasticDPADMM
+from dualfed.algorithms.two_phase_dp_admm import TwoPhaseDPADMM
 
 COMMON = {"rounds": 5, "local_steps": 2, "batch_size": 3}
 METHODS = {
@@ -20,6 +31,26 @@ METHODS = {
     "fedspd-dp, whole clients": lambda: FedSPDDP(**COMMON, increment_clip=0.01),
     "fedspd-dp, whole clients, automatic memory": lambda: FedSPDDP(**COMMON, increment_clip=1.0, memory="auto"),
     "fedspd-dp, paper": lambda: FedSPDDP(**COMMON, state="paper"),
+    "dp-sgd": lambda: DPSGD(**COMMON),
+    "dp-sgd, full": lambda: DPSGD(**COMMON, batches="full", eta={"value": 0.5, "shape": "inverse-sqrt"}),
+    "dp-fedavg": lambda: DPFedAvg(**COMMON, clip=0.1),
+    "dp-fedavg, records": lambda: DPFedAvg(**COMMON, unit="record"),
+    "dp-fedavg, records, independent": lambda: DPFedAvg(**COMMON, unit="record", batches="independent"),
+    "dp-fedavg, records, iid": lambda: DPFedAvg(**COMMON, unit="record", batches="iid"),
+    "dp-fedavg, records, full": lambda: DPFedAvg(**COMMON, unit="record", batches="full"),
+    "dp-admm": lambda: DPADMM(rounds=5),
+    "dp-admm, clipped": lambda: DPADMM(rounds=5, clip=0.2, eta=[1.0, 0.5]),
+    "stochastic-dp-admm": lambda: StochasticDPADMM(**COMMON),
+    "stochastic-dp-admm, independent": lambda: StochasticDPADMM(**COMMON, batches="independent"),
+    "fedavg": lambda: FedAvg(**COMMON),
+    "fedprox": lambda: FedProx(**COMMON),
+    "scaffold": lambda: Scaffold(**COMMON, eta_g=0.9),
+    "fedadmm": lambda: FedADMM(**COMMON),
+    "fedadmm, own step": lambda: FedADMM(**COMMON, eta_g=0.5, batches="full"),
+    "consensus-admm": lambda: ConsensusADMM(rounds=5),
+    "consensus-admm, inexact": lambda: ConsensusADMM(rounds=5, solver="inexact"),
+    "async-dp-admm": lambda: AsyncDPADMM(rounds=5, participants=1, staleness=2),
+    "two-phase-dp-admm": lambda: TwoPhaseDPADMM(rounds=5),
 }
 
 
