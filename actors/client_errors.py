@@ -44,7 +44,10 @@ def joined(parts: Sequence[RoundResult], fresh: bool) -> RoundResult:
         total = one.total + other.total if fresh else other.total
         released, clipped = one.released + other.released, one.clipped + other.clipped
         errors, seconds = (*one.errors, *other.errors), one.seconds + other.seconds
-        one = replace(one, total=total, released=released, clipped=clipped, seconds=seconds, errors=errors)
+        uploads = one.uploads + other.uploads
+        one = replace(
+            one, total=total, released=released, clipped=clipped, seconds=seconds, errors=errors, uploads=uploads
+        )
     return one
 
 

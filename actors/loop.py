@@ -322,7 +322,7 @@ class RoundLoop(ABC):
     def _grant_again(self, t: int, errors: Sequence[ClientError]) -> Grants | None:
         """New grants, charged, for clients that raised; None where nobody may try again."""
         clients = np.sort(np.array([error.client for error in errors], dtype=np.int64))
-        grants = self._granted(t, self._ledger.reserve(t, clients, self._plan.events_of(t, clients)))
+        grants = self._granted(t, self._ask_for(t, clients))
         return grants if grants is not None and len(grants) else None
 
     def _void_from(self, t: int) -> int:

@@ -38,10 +38,10 @@ class WaitingHost(ClientHost):
             return super().round(task)
         plain = replace(task, isolate=False)
         results, errors = apart(task.clients, lambda part: super(WaitingHost, self).round(_part(plain, part)))
-        fresh = getattr(self._method, "uploads", "kept") == "fresh"
+        fresh = self._method.uploads == "fresh"
         if not results:
             total = np.zeros_like(self.enter()) if fresh else self.enter()
-            results = [RoundResult(self._spec.host, task.round, total, 0, 0, 0.0)]
+            results = [RoundResult(self._spec.host, task.round, total, 0, 0, 0.0, 0)]
         return replace(joined(results, fresh), errors=tuple(errors))
 
     def _set_aside(self, task: RoundTask) -> int:
