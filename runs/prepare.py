@@ -221,8 +221,10 @@ def _participants(config: RunConfig, method: Method, given: Given, clients: int)
     ruled: Sequence[Sequence[int]] | list[np.ndarray] | None = None
     if given.participation is not None:
         ruled = given.participation
-    elif isinstance(method, ServerMethod):
+    elif isinstance(method, ServerMethod) and kind != "async":  # there arrivals take the place of a method's own rule
         ruled = method.participation(method.rounds, clients, config.seed)
+        if ruled and kind == "over-select":
+            raise InvalidValue("policy.kind", kind, f'{method.name} chooses its clients itself; take "wait" or "async"')
     if ruled and kind in ("async", "over-select"):
         raise InvalidValue("participation", "a list", f"policy.kind = {kind!r} draws its own clients")
     if ruled:
