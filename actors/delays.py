@@ -198,7 +198,7 @@ def _normal(u: np.ndarray) -> np.ndarray:
 class Presence:
     """When each client is on. Times to come are drawn when they are first asked for and remembered."""
 
-    _AHEAD = 16
+    _AHEAD = 4
 
     def __init__(self, model: DelayModel, key: bytes) -> None:
         self._model, self._key = model, key
