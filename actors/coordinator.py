@@ -111,7 +111,7 @@ class Coordinator(RoundLoop):
             left -= 1
             tasks = self._tasks(t, grants)
             latest = self._fleet.gather({host: self._fleet.call(host, "round", task) for host, task in tasks.items()})
-            fresh = bool(getattr(self._settings, "fresh_uploads", False))
+            fresh = self._settings.fresh_uploads
             for host, outcome in latest.items():
                 earlier = outcomes[host]
                 if isinstance(outcome, Answer) and isinstance(earlier, Answer):

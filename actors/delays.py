@@ -198,13 +198,16 @@ def _normal(u: np.ndarray) -> np.ndarray:
 class Presence:
     """When each client is on. Times to come are drawn when they are first asked for and remembered."""
 
-    _AHEAD = 16
+    _AHEAD = 4
 
     def __init__(self, model: DelayModel, key: bytes) -> None:
         self._model, self._key = model, key
         self.always = model.absences is None and (model.online_s is None or model.offline_s is None)
         self._changes: dict[int, list[float]] = {}  # the times at which a client turns on or off, in order
         self._first: dict[int, bool] = {}  # whether it is on before the first of them
+        # The stretch in which each client was last asked for: most questions are about the same one again.
+        self._low, self._high = np.zeros(model.clients), np.zeros(model.clients)
+        self._on = np.ones(model.clients, dtype=bool)
         if model.absences is not None:
             self._read(model.absences)
 
@@ -216,19 +219,25 @@ class Presence:
                 changes.append(at)
 
     def next_online(self, clients: np.ndarray, at: np.ndarray | float) -> np.ndarray:
-        """The first times ``[k]``, not before ``at``, at which ``clients`` ``[k]`` are on; ``inf`` for never."""
+        """The first times ``[k]``, not before ``at``, at which distinct ``clients`` ``[k]`` are on; ``inf`` for never."""
         times = np.array(np.broadcast_to(np.asarray(at, dtype=np.float64), clients.shape))
         if self.always:
             return times
+        elsewhere = np.flatnonzero((times < self._low[clients]) | (times >= self._high[clients]))
+        if len(elsewhere):
+            self._look_up(clients[elsewhere], times[elsewhere])
+        return np.asarray(np.where(self._on[clients], times, self._high[clients]))
+
+    def _look_up(self, clients: np.ndarray, times: np.ndarray) -> None:
+        """Find the stretch without a change that holds each client's time, and remember it."""
         if self._model.absences is None:
             self._draw(clients, times)
-        for row, (client, time) in enumerate(zip(clients.tolist(), times.tolist())):
+        for client, time in zip(clients.tolist(), times.tolist()):
             changes = self._changes.get(client, [])
             passed = bisect_right(changes, time)
-            if self._first.get(client, True) ^ bool(passed % 2):
-                continue
-            times[row] = changes[passed] if passed < len(changes) else np.inf
-        return times
+            self._on[client] = self._first.get(client, True) ^ bool(passed % 2)
+            self._low[client] = changes[passed - 1] if passed else 0.0
+            self._high[client] = changes[passed] if passed < len(changes) else np.inf
 
     def _draw(self, clients: np.ndarray, until: np.ndarray) -> None:
         """Draw changes until each client's next one after ``until`` is known."""

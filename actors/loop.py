@@ -130,6 +130,8 @@ class RoundLoop(ABC):
         self._counters: dict[str, Any] = {"bytes_down": 0, "bytes_up": 0, "refused": 0, "lost": 0}
         if settings.on_error != "stop":
             self._counters["errors"] = 0
+        if settings.time is not None:
+            self._counters["simulated_s"] = 0.0
         self._time: RoundsInTime | None = None if settings.time is None else self._clock(settings.time)
         self._clipped = np.zeros(2, dtype=np.int64)  # clipped releases, all releases, since the last evaluation
         self._done = 0
@@ -320,7 +322,7 @@ class RoundLoop(ABC):
     def _grant_again(self, t: int, errors: Sequence[ClientError]) -> Grants | None:
         """New grants, charged, for clients that raised; None where nobody may try again."""
         clients = np.sort(np.array([error.client for error in errors], dtype=np.int64))
-        grants = self._granted(t, self._ledger.reserve(t, clients, self._plan.events_of(t, clients)))
+        grants = self._granted(t, self._ask_for(t, clients))
         return grants if grants is not None and len(grants) else None
 
     def _void_from(self, t: int) -> int:

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 _SHOWN_CLIENTS, _SHOWN_ROUNDS = 32, 12
 _COLOURS = {"used": "#1f5fa8", "late": "#d08a2e", "void": "#d08a2e", "dropped": "#b3541e"}
 _MEANING = {
-    "used": "work that counted",
-    "late": "late: void, and charged",
-    "void": "too old or lost: void, and charged",
-    "dropped": "dropped out: void, and charged",
+    "used": "counted",
+    "late": "too late: void, charged",
+    "void": "too old or lost: void, charged",
+    "dropped": "dropped out: void, charged",
 }
 _PLAIN = "#e3e3e3"
 
@@ -72,14 +72,14 @@ def _clients_over_time(result: RunResult) -> Figure:
     if not len(result.staleness):
         for end in result.timing.loc[result.timing["round"].isin(spans["round"]), "simulated_s"]:
             axes.axvline(end, color="#8a8a8a", linewidth=0.6, zorder=0)
-    every = max(1, len(clients) // 16)
+    every = -(-len(clients) // 16)
     axes.set_yticks(range(0, len(clients), every), [str(client) for client in clients[::every]])
     axes.set_ylim(len(clients) - 0.5, -0.5)
     axes.set_xlim(0, float(spans["end_s"].max()))
     axes.set_xlabel(f"simulated time (s), rounds {int(spans['round'].min())} to {int(spans['round'].max())}")
     axes.set_ylabel("client")
     handles = [Patch(color=_COLOURS[outcome], label=_MEANING[outcome]) for outcome in seen]
-    axes.legend(handles=handles, frameon=False, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=2, fontsize=8)
+    axes.legend(handles=handles, frameon=False, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=3, fontsize=8)
     return figure
 
 

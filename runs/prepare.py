@@ -244,11 +244,13 @@ def _hosts(config: RunConfig, clients: int) -> int:
 def _participants(config: RunConfig, method: Method, problem: Problem, given: Given, clients: int) -> list[np.ndarray]:
     kind = config.policy.kind
     ruled = given.participation
-    if ruled is None and isinstance(method, ServerMethod):
-        own = method.participation(method.rounds, clients, config.seed)
-        ruled = None if own is None else [chosen.tolist() for chosen in own]
     if ruled is not None and kind in ("async", "over-select"):
         raise InvalidValue("participation", "a list", f"policy.kind = {kind!r} draws its own clients")
+    if ruled is None and isinstance(method, ServerMethod) and kind != "async":  # there arrivals take its place
+        own = method.participation(method.rounds, clients, config.seed)
+        ruled = None if own is None else [chosen.tolist() for chosen in own]
+        if own is not None and kind == "over-select":
+            raise InvalidValue("policy.kind", kind, f'{method.name} chooses its clients itself; take "wait" or "async"')
     if ruled is not None:
         drawn = check_participants(ruled, method.rounds, clients)
     else:

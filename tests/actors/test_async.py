@@ -196,6 +196,22 @@ def test_a_stopped_run_goes_on_with_who_was_at_work(hasty, tmp_path, monkeypatch
     np.testing.assert_allclose(whole.metrics["simulated_s"], gone_on.metrics["simulated_s"])
 
 
+@pytest.mark.parametrize("name", ["dp-fedavg", "scaffold", "dp-admm", "async-dp-admm"])
+def test_any_method_with_a_server_can_be_asynchronous(hasty, name):
+    """One whose server adds up new uploads alone, one whose server keeps a state, and two that keep last uploads."""
+    config = hasty(method={"name": name, "rounds": 8, "participants": 4}, record_states=False)
+    if name in ("dp-fedavg", "scaffold"):
+        config["method"] |= {"batch_size": 5, "local_steps": 2}
+    if name == "scaffold":
+        config["privacy"] = {"mode": "none"}
+    one, other = (simulate({**config, "actors": {"clients_per_actor": per}}, keep=False) for per in (7, 2))
+    assert one.ending == "completed"
+    assert np.isfinite(one.model).all()
+    assert np.abs(one.model).max() > 0
+    np.testing.assert_allclose(one.model, other.model, rtol=1e-8, atol=1e-10)
+    assert one.clients["releases"].sum() == 8 * 2 + 2 + one.clients["void"].sum()
+
+
 @dataclass(frozen=True)
 class Mortal(FedSPDDP):
     """Kills the process of client 3, the first time it works after round 4."""

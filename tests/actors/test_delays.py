@@ -128,5 +128,12 @@ def test_churn_has_its_share_and_its_lengths_and_does_not_depend_on_who_asks_whe
 def test_recorded_absences():
     rows = np.array([[1, 2.0, 0], [1, 5.0, 1], [0, 0.0, 0], [0, 3.0, 0]])
     presence = Delays(DelayModel(1, 3, absences=rows)).presence
-    asked = np.array([1, 1, 1, 2, 0])
-    assert presence.next_online(asked, np.array([1.0, 2.0, 5.0, 9.0, 1.0])).tolist() == [1.0, 5.0, 5.0, 9.0, np.inf]
+    for client, at, back in (
+        (1, 1.0, 1.0),
+        (1, 2.0, 5.0),
+        (1, 5.0, 5.0),
+        (1, 1.0, 1.0),
+        (2, 9.0, 9.0),
+        (0, 1.0, np.inf),
+    ):
+        assert presence.next_online(np.array([client]), at).tolist() == [back]
