@@ -15,6 +15,7 @@ from ..errors import DualfedError
 from .cli_audit import audit
 from .cli_data import data_app
 from .cli_reproduce import reproduce_app
+from .cli_serve import serve
 from .cli_topology import topology_app
 
 app = typer.Typer(
@@ -31,6 +32,7 @@ app.add_typer(data_app, name="data")
 app.add_typer(topology_app, name="topology")
 app.add_typer(reproduce_app, name="reproduce")
 app.command()(audit)
+app.command()(serve)
 
 
 class Engine(StrEnum):

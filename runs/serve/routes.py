@@ -141,7 +141,7 @@ def _add_ledger(router: APIRouter, watch: Watch) -> None:
     def one(client: ClientNumber, delta: Delta = None) -> answers.ClientDetail:
         """One client, with every account of its releases, and how many more rounds its budget allows."""
         board = known(client)
-        spent, left = source.spent(client, delta, every=True), source.remaining(client)
+        spent, left = source.epsilon(client, delta, every=True), source.remaining(client)
         at = {spent.account: spent.epsilon, **spent.alternatives}
         places = [place for place, who in enumerate(board.accounts.client) if who == client]
         return answers.ClientDetail(
