@@ -23,11 +23,15 @@ _NICENESS = 5
 
 def serve(
     run: Annotated[str, typer.Argument(metavar="RUN", help="The folder of a run, or its name.")],
-    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Where to listen; other than this machine needs a token.")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Where to listen; other than this machine needs a token.")
+    ] = "127.0.0.1",
     port: Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="The port; 0 takes a free one.")] = 0,
     token: Annotated[
         str | None,
-        typer.Option(metavar="TOKEN", envvar="DUALFED_TOKEN", help="What a request must bring; made if it must be there."),
+        typer.Option(
+            metavar="TOKEN", envvar="DUALFED_TOKEN", help="What a request must bring; made if it must be there."
+        ),
     ] = None,
     address: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Ask the ledger on this Ray cluster instead of the folder.")

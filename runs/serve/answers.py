@@ -14,7 +14,9 @@ class Answer(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    exact_as_of_round: int = Field(description="The round of the last charge that every ε here includes; -1 before any.")
+    exact_as_of_round: int = Field(
+        description="The round of the last charge that every ε here includes; -1 before any."
+    )
     state: State = Field(description="How the run stands.")
 
 

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
@@ -32,7 +31,7 @@ _TYPES = {
     ".svg": "image/svg+xml",
     ".txt": "text/plain; charset=utf-8",
 }
-OPEN_PATHS = ("/assets/",)
+OPEN_PATHS = ("/assets/", "/docs")
 _ABOUT = """A run of dualfed, read while it goes on. Nothing here changes the run.
 
 Every answer states the round that it is exact as of: the round of the last charge in the ledger's journal that its ε
@@ -81,7 +80,9 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def missing(request: Request, error: HTTPException) -> Response:
-        text = f"there is no {request.url.path} here; /docs lists what there is" if error.detail == "Not Found" else None
+        text = (
+            f"there is no {request.url.path} here; /docs lists what there is" if error.detail == "Not Found" else None
+        )
         return sentence(error.status_code, text or str(error.detail))
 
 
@@ -90,7 +91,9 @@ def _add_stream(app: FastAPI, watch: Watch) -> None:
     async def stream() -> Response:
         """Server-sent events: one ``changed`` at every change, at most four a second, and a ``:`` every five seconds."""
         return StreamingResponse(
-            _changes(watch), media_type="text/event-stream", headers={"cache-control": "no-store", "x-accel-buffering": "no"}
+            _changes(watch),
+            media_type="text/event-stream",
+            headers={"cache-control": "no-store", "x-accel-buffering": "no"},
         )
 
 
@@ -137,5 +140,3 @@ def _add_page(app: FastAPI) -> None:
         if name not in served:
             raise HTTPException(404)
         return file(name)
-
-

@@ -42,7 +42,12 @@ class Fold:
             if (words := self._words(kind, event)) is not None:
                 clients = _clients(event)
                 happening = Happening(
-                    int(event["seq"]), int(event.get("round", 0)), float(event.get("wall", math.nan)), kind, clients, words
+                    int(event["seq"]),
+                    int(event.get("round", 0)),
+                    float(event.get("wall", math.nan)),
+                    kind,
+                    clients,
+                    words,
                 )
                 self.log.append(happening)
                 if len(self.log) > 2 * _LOG_KEPT:
@@ -137,7 +142,9 @@ def _clients(event: Mapping[str, Any]) -> tuple[int, ...]:
 def _named(clients: tuple[int, ...]) -> str:
     if not clients:
         return "No client"
-    listed = ", ".join(str(client) for client in clients[:6]) + (f" and {len(clients) - 6} more" if len(clients) > 6 else "")
+    listed = ", ".join(str(client) for client in clients[:6]) + (
+        f" and {len(clients) - 6} more" if len(clients) > 6 else ""
+    )
     return f"Client{'' if len(clients) == 1 else 's'} {listed}"
 
 

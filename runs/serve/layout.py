@@ -32,7 +32,9 @@ def drawing(folder: Path, clients: int, graph: bool) -> Drawing:
         note = f"the graph cannot be drawn: {' '.join(str(error).split())}"
         return _drawn("graph", False, note, _rings(clients), [])
     if web is None:
-        return _drawn("graph", False, "the graph was given in Python, and only its clients are drawn", _rings(clients), [])
+        return _drawn(
+            "graph", False, "the graph was given in Python, and only its clients are drawn", _rings(clients), []
+        )
     from ...topology.draw import positions
 
     kind, edges = str(web.graph.get("kind", "graph")), [(int(u), int(v)) for u, v in web.edges()]

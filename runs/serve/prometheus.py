@@ -37,9 +37,15 @@ def exposition(board: Board) -> str:
             gauge(f"test_{name}", "Of the released model, on held-out records.", ("", values[-1]))
     labels = [f',status="{s}",unit="{u}",delta="{facts.delta:g}"' for s, u in zip(accounts.status, accounts.unit)]
     worst = int(np.argmax(accounts.epsilon))
-    gauge("epsilon_max", "Largest privacy loss of any client; a bound, claimed where status says so.", (labels[worst], accounts.epsilon[worst]))
+    gauge(
+        "epsilon_max",
+        "Largest privacy loss of any client; a bound, claimed where status says so.",
+        (labels[worst], accounts.epsilon[worst]),
+    )
     if len(accounts.client) <= _CLIENTS_LISTED:
-        rows = [(f',client="{client}"{label}', place) for place, (client, label) in enumerate(zip(accounts.client, labels))]
+        rows = [
+            (f',client="{client}"{label}', place) for place, (client, label) in enumerate(zip(accounts.client, labels))
+        ]
         gauge("epsilon", "Privacy loss of a client.", *((label, accounts.epsilon[place]) for label, place in rows))
         gauge("budget", "Largest epsilon allowed.", *((label, accounts.budget[place]) for label, place in rows))
     return "\n".join(lines) + "\n"

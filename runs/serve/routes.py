@@ -95,7 +95,9 @@ def _add_clients(router: APIRouter, watch: Watch) -> None:
         limit: Limit = 100,
         client: Annotated[str, Query(max_length=500, description="Numbers and ranges, such as 3,17,40-60.")] = "",
         condition: Annotated[Condition | None, Query(description="Only clients in this condition.")] = None,
-        least_share: Annotated[float | None, Query(ge=0, le=1, description="Only clients with ε/budget from here.")] = None,
+        least_share: Annotated[
+            float | None, Query(ge=0, le=1, description="Only clients with ε/budget from here.")
+        ] = None,
     ) -> answers.Clients:
         """Every client's ε against its budget: sorted, filtered, page by page."""
         return views.clients(

@@ -129,7 +129,11 @@ class Watch:
     def _board(self, state: State, note: str, before: Board | None, changed: set[str]) -> Board:
         fold, table = self._fold, self._table
         fresh = before is None or "series" in changed
-        series = {name: {column: list(values) for column, values in rows.items()} for name, rows in fold.series.items()} if fresh else {}
+        series = (
+            {name: {column: list(values) for column, values in rows.items()} for name, rows in fold.series.items()}
+            if fresh
+            else {}
+        )
         return Board(
             version=0 if before is None else before.version + 1,
             versions=dict(self._versions),
@@ -208,5 +212,7 @@ def _note(state: State, done: int, facts: Facts) -> str:
         case "failed":
             return f"The run failed after {of}; its terminal shows the error."
         case "lost":
-            return f"The run's process is gone after {of}; nothing that was charged is lost: dualfed resume {facts.folder}"
+            return (
+                f"The run's process is gone after {of}; nothing that was charged is lost: dualfed resume {facts.folder}"
+            )
     return "The run was started on another machine, so whether it still goes on cannot be seen from here."
