@@ -17,14 +17,16 @@ from ..errors import InvalidValue
 if TYPE_CHECKING:
     from .serve.access import Asgi
 
-_NICENESS = 5
+_LOAD = 0.2
+"""The share of one core that keeping ε up to date may take."""
+_NICENESS = 10
 """Where the machine is busy, the run comes first."""
 
 
 def serve(
     run: Annotated[str, typer.Argument(metavar="RUN", help="The folder of a run, or its name.")],
     host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Where to listen; other than this machine needs a token.")
+        str, typer.Option(metavar="ADDRESS", help="Where to listen; beyond this machine needs a token.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="The port; 0 takes a free one.")] = 0,
     token: Annotated[
@@ -44,7 +46,7 @@ def serve(
     from .serve.watch import Watch
 
     secret = token_for(host, token)
-    ledger = Ledger.connect(run, address)
+    ledger = Ledger.connect(run, address, load=_LOAD)
     try:
         watch = Watch(ledger)
         folder = Path(watch.board.facts.folder or run)

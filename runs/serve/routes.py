@@ -163,9 +163,10 @@ def _add_ledger(router: APIRouter, watch: Watch) -> None:
     def history(client: ClientNumber, offset: Offset = 0, limit: Limit = 100) -> answers.History:
         """What a client was charged for, the newest first."""
         board = known(client)
+        at = int(source.about()["round"])  # asked first: the charges are at least as new
         charges = list(reversed(source.history(client)))
         return answers.History(
-            exact_as_of_round=max((charge.round for charge in charges), default=board.exact_round),
+            exact_as_of_round=at,
             state=board.state,
             client=client,
             total=len(charges),

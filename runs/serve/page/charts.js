@@ -1,10 +1,10 @@
 // Curves by round.
-import { $, colour, make, percent, plain } from "./format.js";
+import { $, bound, colour, make, percent, plain } from "./format.js";
 
 const CHARTS = [
   ["Test accuracy", "released", ["accuracy"], (v) => percent(v, 1)],
   ["Test loss", "released", ["loss"], (v) => plain(v, 4)],
-  ["ε, largest and median", "released", ["epsilon_max", "epsilon_median"], (v) => plain(v)],
+  ["ε, largest and median", "released", ["epsilon_max", "epsilon_median"], bound],
   ["Objective", "diagnostics", ["objective"], (v) => plain(v, 4)],
   ["Rounds per second", "timing", ["rounds_per_second"], (v) => plain(v)],
 ];

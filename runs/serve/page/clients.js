@@ -66,7 +66,7 @@ function showSpread(told) {
   let known = 0;
   for (const value of told.values) if (value != null) { bins[Math.min(19, Math.floor(20 * value))]++; known++; }
   const most = Math.max(1, ...bins);
-  $("spread").hidden = !known;
+  $("spread").hidden = $("spread-axis").hidden = !known;
   $("spread").setAttribute("aria-label", `How many clients spent which share of their budget: ${bins.map((n, k) => (n ? `${n} between ${5 * k} and ${5 * k + 5} %` : "")).filter(Boolean).join(", ")}`);
   $("spread").replaceChildren(...bins.map((n, k) => {
     const bar = make("i", { title: `${n} clients between ${5 * k} and ${5 * k + 5} %` });

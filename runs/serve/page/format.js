@@ -17,7 +17,19 @@ export function make(name, attributes = {}, ...children) {
 export const percent = (share, digits = 0) => (share == null ? "–" : `${(100 * share).toFixed(digits)} %`);
 export const plain = (value, digits = 3) => (value == null ? "–" : Number(value.toPrecision(digits)).toString());
 export const clock = (wall) => (wall == null ? "" : new Date(wall * 1000).toLocaleTimeString([], { hour12: false }));
-export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+/** ε as text: a bound, so it is rounded up; what is left of a budget is rounded down. */
+export const bound = (value) => (value == null ? "∞" : (Math.ceil(value * 100 - 1e-6) / 100).toFixed(2));
+export const left = (value) => (value == null ? "–" : (Math.floor(value * 100 + 1e-6) / 100).toFixed(2));
+
+/** A colour of the page's, as a canvas takes it: what the variable comes to in the theme that is shown. */
+export function colour(name) {
+  const probe = document.createElement("i");
+  probe.style.color = `var(${name})`;
+  document.body.append(probe);
+  const found = getComputedStyle(probe).color;
+  probe.remove();
+  return found;
+}
 
 // viridis, the scale of the drawings that the command line makes; what is spent stands out from either paper.
 const STOPS = [[68, 1, 84], [72, 40, 120], [62, 74, 137], [49, 104, 142], [38, 130, 142], [31, 158, 137], [53, 183, 121], [109, 205, 89], [180, 222, 44], [253, 231, 37]];

@@ -1,6 +1,6 @@
 // The star or the graph, drawn on a canvas, coloured by ε.
 import { ask } from "./api.js";
-import { $, colour, plain, scale } from "./format.js";
+import { $, bound, colour, left, plain, scale } from "./format.js";
 
 let topology = null, told = null, places = [], picked = 0, open = () => {};
 
@@ -32,7 +32,8 @@ function draw() {
   canvas.width = canvas.height = size * zoom;
   const pen = canvas.getContext("2d");
   pen.scale(zoom, zoom);
-  const n = topology.positions.length, radius = Math.max(2.2, Math.min(15, (size * 0.36) / Math.sqrt(n)));
+  const n = topology.positions.length, ring = n <= 60 ? (1.1 * size) / n : size;
+  const radius = Math.max(2.2, Math.min(15, (size * 0.36) / Math.sqrt(n), ring));
   const pad = radius + 8, at = ([x, y]) => [pad + x * (size - 2 * pad), pad + y * (size - 2 * pad)];
   places = topology.positions.map(at);
   pen.strokeStyle = colour("--soft");
@@ -117,8 +118,9 @@ function tip(client) {
   box.hidden = client < 0;
   if (client < 0) return;
   picked = client;
-  const value = told.values[client], amount = value == null ? "no budget" : told.by === "share" ? `${(100 * value).toFixed(1)} % of budget` : `ε ${told.by === "remaining" ? "left" : "spent"} ${plain(value)}`;
-  box.textContent = `Client ${client}: ${amount}, ${told.condition_names[told.conditions[client]]}`;
+  const status = $("run-what").textContent.endsWith("claimed") ? " (claimed)" : "";
+  const value = told.values[client], amount = value == null ? (told.by === "epsilon" ? "ε = ∞, no noise" : "no budget") : told.by === "share" ? `${(100 * value).toFixed(1)} % of budget` : told.by === "remaining" ? `ε left ${left(value)}` : `ε spent ${bound(value)}`;
+  box.textContent = `Client ${client}: ${amount}${status}, ${told.condition_names[told.conditions[client]]}`;
   const [x, y] = places[client];
   box.style.left = `${Math.min(x + 10, $("graph").clientWidth - 150)}px`;
   box.style.top = `${y + 12}px`;
