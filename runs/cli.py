@@ -19,6 +19,7 @@ from .cli_conformance import conformance
 from .cli_data import data_app
 from .cli_ledger import ledger_app
 from .cli_reproduce import reproduce
+from .cli_serve import serve
 from .cli_topology import topology_app
 
 app = typer.Typer(
@@ -43,6 +44,7 @@ app.command()(fetch)
 app.command()(stage)
 app.command()(doctor)
 app.command()(conformance)
+app.command()(serve)
 
 
 class Engine(StrEnum):

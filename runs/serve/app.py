@@ -31,7 +31,7 @@ _TYPES = {
     ".svg": "image/svg+xml",
     ".txt": "text/plain; charset=utf-8",
 }
-OPEN_PATHS = ("/assets/",)
+OPEN_PATHS = ("/assets/", "/docs")
 _ABOUT = """A run of dualfed, read while it goes on. Nothing here changes the run.
 
 Every answer states the round that it is exact as of: the round of the last charge in the ledger's journal that its ε

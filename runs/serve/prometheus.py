@@ -43,9 +43,8 @@ def exposition(board: Board) -> str:
         (labels[worst], accounts.epsilon[worst]),
     )
     if len(accounts.client) <= _CLIENTS_LISTED:
-        rows = [
-            (f',client="{client}"{label}', place) for place, (client, label) in enumerate(zip(accounts.client, labels))
-        ]
+        named = zip(accounts.client, labels)
+        rows = [(f',client="{client}"{label}', place) for place, (client, label) in enumerate(named)]
         gauge("epsilon", "Privacy loss of a client.", *((label, accounts.epsilon[place]) for label, place in rows))
         gauge("budget", "Largest epsilon allowed.", *((label, accounts.budget[place]) for label, place in rows))
     return "\n".join(lines) + "\n"

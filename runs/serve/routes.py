@@ -143,7 +143,7 @@ def _add_ledger(router: APIRouter, watch: Watch) -> None:
     def one(client: ClientNumber, delta: Delta = None) -> answers.ClientDetail:
         """One client, with every account of its releases, and how many more rounds its budget allows."""
         board = known(client)
-        spent, left = source.spent(client, delta, every=True), source.remaining(client)
+        spent, left = source.epsilon(client, delta, every=True), source.remaining(client)
         at = {spent.account: spent.epsilon, **spent.alternatives}
         places = [place for place, who in enumerate(board.accounts.client) if who == client]
         return answers.ClientDetail(
@@ -163,9 +163,10 @@ def _add_ledger(router: APIRouter, watch: Watch) -> None:
     def history(client: ClientNumber, offset: Offset = 0, limit: Limit = 100) -> answers.History:
         """What a client was charged for, the newest first."""
         board = known(client)
+        at = int(source.about()["round"])  # asked first: the charges are at least as new
         charges = list(reversed(source.history(client)))
         return answers.History(
-            exact_as_of_round=max((charge.round for charge in charges), default=board.exact_round),
+            exact_as_of_round=at,
             state=board.state,
             client=client,
             total=len(charges),

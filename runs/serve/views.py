@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -235,7 +236,7 @@ def _rates(columns: Columns) -> answers.Series:
         return answers.Series(private=False, note=note, columns={"round": [], "rounds_per_second": []})
     places = np.unique(np.linspace(0, len(walls) - 1, min(len(walls), 121)).round().astype(int))
     found: dict[str, list[float | None]] = {"round": [], "rounds_per_second": []}
-    for first, last in zip(places, places[1:]):
+    for first, last in pairwise(places):
         span = walls[last] - walls[first]
         found["round"].append(float(rounds[last]))
         found["rounds_per_second"].append(number((rounds[last] - rounds[first]) / span) if span > 0 else None)

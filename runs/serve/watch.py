@@ -18,8 +18,6 @@ from .fold import Fold
 _INTERVAL_S = 0.4
 _UNWATCHED_S = 5.0
 _FORGET_S = 15.0
-_SHARE = 0.1
-"""Of one core: what keeping up with a run may take."""
 
 
 class Source(Protocol):
@@ -27,8 +25,8 @@ class Source(Protocol):
 
     def about(self) -> dict[str, Any]: ...
     def table(self, delta: float | None = None) -> Any: ...
-    def events(self, since: int = 0, private: bool = False) -> list[dict[str, Any]]: ...
-    def spent(self, client: int, delta: float | None = None, every: bool = False) -> Any: ...
+    def events(self, since: int = 0, *, private: bool = False) -> list[dict[str, Any]]: ...
+    def epsilon(self, client: int, delta: float | None = None, *, every: bool = False) -> Any: ...
     def remaining(self, client: int) -> Any: ...
     def history(self, client: int | None = None, since: int = -1) -> list[Any]: ...
     def what_if(
@@ -42,7 +40,7 @@ class Source(Protocol):
 
 
 class Watch:
-    """A thread that reads ``source`` at most every 0.4 s, and rests nine times as long as the reading took.
+    """A thread that reads ``source`` at most every 0.4 s; what computing ε may take, ``source`` limits itself.
 
     When nobody asked for a while it looks every five seconds only. ``board`` is the newest board.
     """
@@ -110,7 +108,7 @@ class Watch:
                     tell()
             cost = time.perf_counter() - began
             watched = time.monotonic() - self._asked < _FORGET_S
-            self._wake.wait(max(self._interval, cost * (1 / _SHARE - 1)) if watched else _UNWATCHED_S)
+            self._wake.wait(max(self._interval, cost) if watched else _UNWATCHED_S)
             self._wake.clear()
 
     def _read(self, about: dict[str, Any], before: Board | None) -> Board:
