@@ -90,7 +90,7 @@ class Replica(Ledger):
 
     def latest(self, client: int) -> dict[Event, int]:
         """What the client was charged for in its last reservation, voided or not: its releases of one round."""
-        return self._as_account(self._latest[self._client(client)])
+        return self._as_account(self._latest[self.client(client)])
 
     def latest_counts(self) -> Ints:
         """The same for all clients, shape [n_clients, len(events)]; a copy."""
