@@ -28,10 +28,10 @@ from pathlib import Path
 from typing import Any
 
 CLIENTS = 100
-_BEGIN_S = 120.0
+_BEGIN_S = 300.0
 _LATE_S = 1.0
 _HIGHEST_RATE = 6400
-_ROUNDS = 60_000
+_ROUNDS = 20_000
 
 
 @dataclass(frozen=True)
@@ -53,13 +53,13 @@ def job(rounds: int) -> dict[str, Any]:
         "evaluate_every": 50,
         "checkpoint_every": 500,
         "compare_without_privacy": False,
-        "data": {"name": "synthetic", "records": 6000, "features": 20, "classes": 5},
+        "data": {"name": "synthetic", "records": 10_000, "features": 20, "classes": 5},
         "partition": {"clients": CLIENTS, "min_size": 20},
         "method": {
             "name": "fedspd-dp",
             "rounds": rounds,
             "participants": 20,
-            "local_steps": 5,
+            "local_steps": 4,
             "batch_size": 10,
         },
         "privacy": {"mode": "noise-multiplier", "noise_multiplier": 2.0},
@@ -76,7 +76,7 @@ class Run:
         config = folder / "job.toml"
         config.write_text(tomlkit.dumps(job(_ROUNDS)))
         command = [sys.executable, "-m", "dualfed", "run", str(config), "--out", str(self.folder)]
-        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + _BEGIN_S
         while self.rounds() < 10:
             if self._process.poll() is not None or time.monotonic() > deadline:
