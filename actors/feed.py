@@ -52,7 +52,7 @@ class FeedWriter:
         line = {"seq": self._next, "wall": time.time(), **{k: v for k, v in event.items() if k not in left_out}}
         if kind in _PRIVATE:
             line["private"] = True
-        _write(self._descriptor, json.dumps(_plain(line), allow_nan=False, separators=(",", ":")) + "\n")
+        _write(self._descriptor, json.dumps(plain(line), allow_nan=False, separators=(",", ":")) + "\n")
         self._next += 1
 
     def _open(self) -> None:
@@ -76,14 +76,14 @@ def _write(descriptor: int | None, text: str) -> None:
         left = left[os.write(descriptor, left) :]
 
 
-def _plain(value: Any) -> Any:
-    """The value in JSON's own types."""
+def plain(value: Any) -> Any:
+    """The value in JSON's own types: infinities as texts, NaN as null, anything else that is strange as its text."""
     if isinstance(value, dict):
-        return {str(name): _plain(each) for name, each in value.items()}
+        return {str(name): plain(each) for name, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
+        return [plain(each) for each in value]
     if isinstance(value, (np.ndarray, np.generic)):
-        return _plain(value.tolist())
+        return plain(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,6 +83,8 @@ def start_ledger(spec: LedgerSpec) -> Any:
     actor = grouped(LedgerActor).options(
         name=actor_name(spec.meta["run"]), namespace=NAMESPACE, num_cpus=0, max_restarts=-1, max_task_retries=-1
     )
+    # The ledger asks nothing of the single rounds, and a small argument is kept with the actor, for a restart.
+    spec = replace(spec, plan=spec.plan.without_rounds())
     deadline = time.monotonic() + _NAME_TAKEN_S
     while True:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import socket
 from typing import Any
 
 import ray
@@ -16,6 +17,7 @@ from .ledger_desk import LedgerGone
 
 _PREFIX = actor_name("")
 _ASK_S = 10.0
+_REACH_S = 5.0
 
 
 class LedgerLink:
@@ -61,9 +63,10 @@ def _connect(address: str | None, auth: str | None) -> bool:
         return False
     if address is None:
         raise InvalidValue("address", None, "give the cluster's HOST:PORT, as the run's run.json states it")
+    _reach(address)
     if auth is not None and "RAY_AUTH_MODE" not in os.environ:
         os.environ["RAY_AUTH_MODE"] = auth
-        from ray._raylet import Config
+        from ray._raylet import Config  # type: ignore[attr-defined]
 
         Config.initialize("")  # Ray read the mode when it was imported
     logging.getLogger("ray").setLevel(logging.ERROR)
@@ -77,6 +80,20 @@ def _connect(address: str | None, auth: str | None) -> bool:
             "--address", address, f"no cluster answers there ({reason}); give that of run.json, from a node of it"
         ) from None
     return True
+
+
+def _reach(address: str) -> None:
+    """Say at once that nobody listens at HOST:PORT; Ray would try for minutes. Raises InvalidValue."""
+    host, separator, port = address.removeprefix("ray://").rpartition(":")
+    if not separator:  # "auto"
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_REACH_S).close()
+    except (OSError, ValueError, OverflowError) as error:
+        cure = (
+            f"no cluster answers there ({error}); give the HOST:PORT of the run's run.json, from a node of its cluster"
+        )
+        raise InvalidValue("--address", address, cure) from None
 
 
 def _find(run: str, address: str) -> tuple[Any, str]:

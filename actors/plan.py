@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -36,3 +36,7 @@ class Plan:
     def events_of(self, t: int, clients: np.ndarray) -> np.ndarray:
         """The numbers of the events that round ``t`` would be for ``clients``."""
         return np.asarray(self._event_of[self._client_class[clients], self._round_class[t - 1]])
+
+    def without_rounds(self) -> Plan:
+        """What a ledger needs of it: events, planned accounts and budgets, whose size does not grow with the rounds."""
+        return replace(self, participants=[], _round_class=self._round_class[:0])

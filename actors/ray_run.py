@@ -21,6 +21,7 @@ from .ledger_actor import RayLedger, result, start_ledger, whereabouts
 from .loop import Ending, Recorder, RoundLoop, RunSettings
 from .plan import Plan
 from .ray_fleet import RayFleet
+from .run_gauges import RunGauges
 
 _POLL_S = 0.2
 
@@ -39,10 +40,12 @@ class CoordinatorActor:
         recorder: Recorder,
         loop: type[RoundLoop],
         gpus_per_host: float,
+        labels: dict[str, str],
     ) -> None:
         self._fleet = RayFleet(specs, shards, test, gpus_per_host)
         self._events: deque[dict[str, Any]] = deque(maxlen=100_000)
         self._count, self._changed = 0, threading.Condition()
+        self._gauges = RunGauges(labels, plan.budgets)
         self._ledger = RayLedger(ledger)
         self._coordinator = loop(settings, plan, self._fleet, self._ledger, recorder, self._heard)
 
@@ -63,6 +66,7 @@ class CoordinatorActor:
             return self._count, list(self._events)[-fresh:] if fresh > 0 else []
 
     def _heard(self, event: dict[str, Any]) -> None:
+        self._gauges.take(event)
         with self._changed:
             self._events.append(event)
             self._count += 1
@@ -99,6 +103,7 @@ def run_ray(job: Job, listen: Listener, cpus: int) -> Finished:
                 job.recorder,
                 job.loop,
                 job.gpus_per_host,
+                {"run": job.ledger.meta["run"], "name": job.name, "status": job.ledger.meta["status"]},
             )
         )
         try:

@@ -14,6 +14,7 @@ from .. import __version__
 from ..errors import DualfedError
 from .cli_audit import audit
 from .cli_data import data_app
+from .cli_ledger import ledger_app
 from .cli_reproduce import reproduce_app
 from .cli_serve import serve
 from .cli_topology import topology_app
@@ -26,7 +27,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-ledger_app = typer.Typer(help="What each client has spent of its privacy budget.", no_args_is_help=True)
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(data_app, name="data")
 app.add_typer(topology_app, name="topology")
@@ -126,20 +126,6 @@ def plot_(folder: RunFolder) -> None:
 
     for path in plot(folder):
         typer.echo(str(path))
-
-
-@ledger_app.command("show")
-def ledger_show(
-    folder: RunFolder,
-    client: Annotated[
-        int | None, typer.Option(metavar="I", help="One client, with every account of its releases.")
-    ] = None,
-    delta: Annotated[float | None, typer.Option(metavar="D", help="Another δ than the run's.")] = None,
-) -> None:
-    """Show each client's releases and their ε, read from the run's journal."""
-    from .cli_show import show_ledger
-
-    show_ledger(folder, client, delta)
 
 
 def main() -> None:
