@@ -104,7 +104,7 @@ def test_pages_and_ranges(http):
 
 
 def test_one_client_its_history_and_what_if(http, ledger):
-    one = get(http, "/api/clients/2")
+    one = get(http, "/api/clients/2", every=True)
     spent = ledger.epsilon(2, every=True)
     assert one["client"]["epsilon"] == spent.epsilon
     assert {each["account"]: each["epsilon"] for each in one["accounts"]} == dict(spent.alternatives)
