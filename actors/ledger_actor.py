@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,6 +89,8 @@ def start_ledger(spec: LedgerSpec, node: str) -> Any:
         max_task_retries=-1,
         scheduling_strategy=on_node(node),
     )
+    # The ledger asks nothing of the single rounds, and a small argument is kept with the actor, for a restart.
+    spec = replace(spec, plan=spec.plan.without_rounds())
     deadline = time.monotonic() + _NAME_TAKEN_S
     while True:
         try:

@@ -1,8 +1,8 @@
 """What asking a run's ledger costs the run: the same job with and without questions, one after the other.
 
-    python benchmarks/ledger_load.py                       # 60 s each, actor and journal, 100 questions a second each
+    python benchmarks/ledger_load.py                       # 60 s each, actor, journal and HTTP, 100 questions a second each
     python benchmarks/ledger_load.py --seconds 10 --ways journal
-    python benchmarks/ledger_load.py --http http://127.0.0.1:8000/api/table     # questions by GET, of a server that runs
+    python benchmarks/ledger_load.py --ways http           # questions by GET, of a `dualfed serve` that it starts
 
 A job of many short rounds runs on Ray for ``--seconds``, again and again: quiet, asked, quiet, asked … Askers are processes
 of their own; each asks at its rate by the clock, whatever the answers take, so a slow answer shows and does not thin out
@@ -14,6 +14,7 @@ Run it on a quiet machine; the ratio of one pair is noise.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import multiprocessing
 import os
@@ -22,16 +23,25 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+WAYS = ("actor", "journal", "http")
 CLIENTS = 100
-_BEGIN_S = 120.0
+PATHS = (
+    "/api/summary",
+    "/api/clients?sort=share&order=desc&limit=20",
+    "/api/overview",
+    "/api/events",
+    "/api/clients/{client}",
+    "/api/metrics",
+)
+_BEGIN_S = 300.0
 _LATE_S = 1.0
 _HIGHEST_RATE = 6400
-_ROUNDS = 60_000
+_ROUNDS = 20_000
 
 
 @dataclass(frozen=True)
@@ -53,13 +63,13 @@ def job(rounds: int) -> dict[str, Any]:
         "evaluate_every": 50,
         "checkpoint_every": 500,
         "compare_without_privacy": False,
-        "data": {"name": "synthetic", "records": 6000, "features": 20, "classes": 5},
+        "data": {"name": "synthetic", "records": 10_000, "features": 20, "classes": 5},
         "partition": {"clients": CLIENTS, "min_size": 20},
         "method": {
             "name": "fedspd-dp",
             "rounds": rounds,
             "participants": 20,
-            "local_steps": 5,
+            "local_steps": 4,
             "batch_size": 10,
         },
         "privacy": {"mode": "noise-multiplier", "noise_multiplier": 2.0},
@@ -76,7 +86,7 @@ class Run:
         config = folder / "job.toml"
         config.write_text(tomlkit.dumps(job(_ROUNDS)))
         command = [sys.executable, "-m", "dualfed", "run", str(config), "--out", str(self.folder)]
-        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + _BEGIN_S
         while self.rounds() < 10:
             if self._process.poll() is not None or time.monotonic() > deadline:
@@ -145,8 +155,10 @@ def _question(way: str, target: str, address: str) -> Callable[[int], None]:
     """One question of the given way: ε of a client in turn, and every tenth time of all."""
     if way == "http":
 
-        def get(_k: int) -> None:
-            with urllib.request.urlopen(target, timeout=10) as answer:
+        def get(k: int) -> None:
+            with urllib.request.urlopen(
+                target + PATHS[k % len(PATHS)].format(client=k % CLIENTS), timeout=10
+            ) as answer:
                 answer.read()
 
         return get
@@ -163,8 +175,26 @@ def _question(way: str, target: str, address: str) -> Callable[[int], None]:
     return one
 
 
+@contextlib.contextmanager
+def served(folder: str) -> Iterator[str]:
+    """The address of a `dualfed serve` of the run, ended by its own process id."""
+    command = [sys.executable, "-m", "dualfed", "serve", folder]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert server.stdout is not None
+    try:
+        yield server.stdout.readline().split()[-1].rstrip("/")
+    finally:
+        server.kill()
+        server.wait()
+
+
 def stretch(run: Run, ways: dict[str, str], rate: float, seconds: float) -> tuple[float, dict[str, Asked]]:
-    """(rounds a second, what each way's asker saw) over ``seconds``."""
+    """(rounds a second, what each way's asker saw) over ``seconds``; the server runs only while it is asked."""
+    with served(ways["http"]) if "http" in ways else contextlib.nullcontext("") as address:
+        return _stretch(run, {**ways, "http": address} if address else ways, rate, seconds)
+
+
+def _stretch(run: Run, ways: dict[str, str], rate: float, seconds: float) -> tuple[float, dict[str, Asked]]:
     context = multiprocessing.get_context("spawn")
     askers = {}
     for way, target in ways.items():
@@ -198,16 +228,13 @@ def main() -> None:
     options.add_argument("--seconds", type=float, default=60.0, help="of each stretch")
     options.add_argument("--rate", type=float, default=100.0, help="questions a second of each way")
     options.add_argument("--pairs", type=int, default=2, help="quiet and asked stretches of each way")
-    options.add_argument("--ways", nargs="*", default=["actor", "journal"], choices=["actor", "journal"])
-    options.add_argument("--http", metavar="URL", help="also GET this; {run} in it becomes the run's folder")
+    options.add_argument("--ways", nargs="*", default=list(WAYS), choices=WAYS)
     options.add_argument("--no-highest", action="store_true", help="leave out the search for the highest rate")
     given = options.parse_args()
     with tempfile.TemporaryDirectory(prefix="dualfed-load-") as folder:
         run = Run(Path(folder))
         try:
             targets = dict.fromkeys(given.ways, str(run.folder))
-            if given.http:
-                targets["http"] = given.http.replace("{run}", str(run.folder))
             print(f"{os.cpu_count()} cores, {CLIENTS} clients, {given.seconds:g} s a stretch", flush=True)
             for way, target in targets.items():
                 measure(run, way, target, given)

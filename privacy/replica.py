@@ -120,7 +120,9 @@ class Replica(Ledger):
         found, account_of = self.losses(delta)
         epsilon = self._not_below(delta, np.array([loss.epsilon for loss in found])[account_of])
         budget = self.budgets.copy() if delta == self.delta else np.full(self.n_clients, np.nan)
-        remaining = np.where(np.isinf(budget), np.inf, np.maximum(budget - epsilon, 0.0))
+        remaining = budget.copy()
+        kept = np.isfinite(budget)
+        remaining[kept] = np.maximum(budget[kept] - epsilon[kept], 0.0)
         return AccountTable(
             round=self.round,
             transaction=self.transaction,
@@ -129,7 +131,7 @@ class Replica(Ledger):
             unit=np.array([loss.unit for loss in found])[account_of],
             epsilon=epsilon,
             budget=budget,
-            remaining=np.where(np.isnan(budget), np.nan, remaining),
+            remaining=remaining,
             account=np.array([loss.account for loss in found])[account_of],
             status=np.array([loss.status for loss in found])[account_of],
             releases=self._table.sum(axis=1),

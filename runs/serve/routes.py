@@ -12,12 +12,14 @@ from typing import Annotated, Any, Literal
 import anyio.to_thread
 from fastapi import APIRouter, HTTPException, Query
 from fastapi import Path as InPath
+from fastapi.responses import Response
 
 from ...errors import InvalidValue
 from ..statement import epsilon_text
 from . import answers, views
 from .board import Board, Condition
 from .layout import drawing
+from .rendered import Rendered
 from .watch import Watch
 
 _PAGE = 1000
@@ -37,13 +39,14 @@ Delta = Annotated[float | None, Query(gt=0, lt=1, description="Another δ than t
 def make_router(watch: Watch, folder: Path) -> APIRouter:
     """The endpoints below ``/api``, answered from ``watch``; ``folder`` holds the run."""
     router = APIRouter(prefix="/api", responses=_REFUSALS)
-    _add_run(router, watch, folder)
-    _add_clients(router, watch)
+    rendered = Rendered()
+    _add_run(router, watch, folder, rendered)
+    _add_clients(router, watch, rendered)
     _add_ledger(router, watch)
     return router
 
 
-def _add_run(router: APIRouter, watch: Watch, folder: Path) -> None:
+def _add_run(router: APIRouter, watch: Watch, folder: Path, rendered: Rendered) -> None:
     guard = threading.Lock()
 
     @functools.cache
@@ -60,15 +63,15 @@ def _add_run(router: APIRouter, watch: Watch, folder: Path) -> None:
         """What the run is: method, clients, rounds, δ, unit, and whether its ε is guaranteed or claimed."""
         return views.run(watch.asked())
 
-    @router.get("/summary", tags=["run"])
-    async def summary() -> answers.Summary:
+    @router.get("/summary", tags=["run"], response_model=answers.Summary)
+    async def summary() -> Response:
         """How the run stands: rounds, largest and median ε, last scores, what went wrong so far."""
-        return views.summary(watch.asked())
+        return rendered(watch.asked(), "summary", views.summary)
 
-    @router.get("/metrics", tags=["run"])
-    async def metrics() -> answers.Metrics:
+    @router.get("/metrics", tags=["run"], response_model=answers.Metrics)
+    async def metrics() -> Response:
         """Accuracy, loss, objective and speed by round, at most 500 points each; diagnostics are not private."""
-        return views.metrics(watch.asked())
+        return rendered(watch.asked(), "metrics", views.metrics)
 
     @router.get("/topology", tags=["run"])
     async def topology() -> answers.Topology:
@@ -77,17 +80,17 @@ def _add_run(router: APIRouter, watch: Watch, folder: Path) -> None:
         found = await anyio.to_thread.run_sync(drawn_once)
         return answers.Topology(exact_as_of_round=board.exact_round, state=board.state, **found)
 
-    @router.get("/events", tags=["live"])
+    @router.get("/events", tags=["live"], response_model=answers.Events)
     async def events(
         since: Annotated[int, Query(ge=0, le=_MANY, description="The first event number wanted.")] = 0,
         limit: Limit = 200,
-    ) -> answers.Events:
+    ) -> Response:
         """Refusals, failures, lost hosts and the like; ``/api/stream`` says when there is something new."""
-        return views.events(watch.asked(), since, limit)
+        return rendered(watch.asked(), ("events", since, limit), lambda board: views.events(board, since, limit))
 
 
-def _add_clients(router: APIRouter, watch: Watch) -> None:
-    @router.get("/clients", tags=["clients"])
+def _add_clients(router: APIRouter, watch: Watch, rendered: Rendered) -> None:
+    @router.get("/clients", tags=["clients"], response_model=answers.Clients)
     async def clients(
         sort: Annotated[views.Sort, Query(description="What to sort by; equal ones by client.")] = "client",
         order: Annotated[Literal["asc", "desc"], Query()] = "asc",
@@ -98,23 +101,29 @@ def _add_clients(router: APIRouter, watch: Watch) -> None:
         least_share: Annotated[
             float | None, Query(ge=0, le=1, description="Only clients with ε/budget from here.")
         ] = None,
-    ) -> answers.Clients:
+    ) -> Response:
         """Every client's ε against its budget: sorted, filtered, page by page."""
-        return views.clients(
-            watch.asked(),
-            sort=sort,
-            descending=order == "desc",
-            offset=offset,
-            limit=limit,
-            chosen=_ranges(client),
-            condition=condition,
-            least_share=least_share,
-        )
+        chosen = _ranges(client)
+        descending = order == "desc"
 
-    @router.get("/overview", tags=["clients"])
-    async def overview(by: Annotated[views.Measure, Query()] = "share") -> answers.Overview:
+        def page(board: Board) -> answers.Clients:
+            return views.clients(
+                board,
+                sort=sort,
+                descending=descending,
+                offset=offset,
+                limit=limit,
+                chosen=chosen,
+                condition=condition,
+                least_share=least_share,
+            )
+
+        return rendered(watch.asked(), ("clients", sort, order, offset, limit, client, condition, least_share), page)
+
+    @router.get("/overview", tags=["clients"], response_model=answers.Overview)
+    async def overview(by: Annotated[views.Measure, Query()] = "share") -> Response:
         """One number a client and the condition of each, for drawing all of them."""
-        return views.overview(watch.asked(), by)
+        return rendered(watch.asked(), ("overview", by), lambda board: views.overview(board, by))
 
 
 def _ranges(text: str) -> list[tuple[int, int]] | None:
@@ -140,10 +149,16 @@ def _add_ledger(router: APIRouter, watch: Watch) -> None:
         return board
 
     @router.get("/clients/{client}", tags=["clients"], responses=_MISSING)
-    def one(client: ClientNumber, delta: Delta = None) -> answers.ClientDetail:
+    def one(
+        client: ClientNumber,
+        delta: Delta = None,
+        every: Annotated[
+            bool, Query(description="Also the accounts that are slow and hardly ever the smallest.")
+        ] = False,
+    ) -> answers.ClientDetail:
         """One client, with every account of its releases, and how many more rounds its budget allows."""
         board = known(client)
-        spent, left = source.epsilon(client, delta, every=True), source.remaining(client)
+        spent, left = source.epsilon(client, delta, every=every), source.remaining(client)
         at = {spent.account: spent.epsilon, **spent.alternatives}
         places = [place for place, who in enumerate(board.accounts.client) if who == client]
         return answers.ClientDetail(

@@ -154,7 +154,7 @@ def clients(
     if chosen is not None:
         keep = np.logical_or.reduce([(accounts.client >= low) & (accounts.client <= high) for low, high in chosen])
     if condition is not None:
-        keep &= board.condition[accounts.client] == CONDITIONS.index(condition)  # type: ignore[arg-type]
+        keep &= board.condition[accounts.client] == CONDITIONS.index(condition)
     if least_share is not None:
         keep &= np.nan_to_num(accounts.share, nan=-1.0) >= least_share
     places = order(board, sort, descending)

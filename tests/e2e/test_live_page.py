@@ -147,7 +147,7 @@ def test_numbers_change_while_the_run_goes_on(page):
     spent = page.locator("#clients tbody tr td:nth-child(2)").all_inner_texts()
     until(
         page,
-        "a => [...document.querySelectorAll('#clients tbody td:nth-child(2)')].map(e => e.innerText).join() !== a",
+        "a => [...document.querySelectorAll('#clients tbody td:nth-child(2)')].map(e => e.innerText) + '' !== a",
         ",".join(spent),
     )
     assert page.inner_text("#state") == "running"

@@ -7,7 +7,7 @@ export function setUpDetail() {
 }
 
 export async function openClient(client) {
-  const [one, past] = await Promise.all([ask(`/api/clients/${client}`), ask(`/api/clients/${client}/history`, { limit: 100 })]);
+  const [one, past] = await Promise.all([ask(`/api/clients/${client}`, { every: true }), ask(`/api/clients/${client}/history`, { limit: 100 })]);
   $("detail-title").textContent = `Client ${client}`;
   const c = one.client;
   $("detail-body").replaceChildren(
