@@ -41,6 +41,7 @@ class Plan:
         """The numbers of the events that round ``t`` would be for ``clients``; −1 in a round that is not charged."""
         column = self._round_class[t - 1 if self.opening is None else t]
         return np.asarray(self._event_of[self._client_class[clients], column])
+
     def without_rounds(self) -> Plan:
         """What a ledger needs of it: events, planned accounts and budgets, whose size does not grow with the rounds."""
         return replace(self, participants=[], _round_class=self._round_class[:0])
