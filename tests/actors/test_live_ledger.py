@@ -119,7 +119,8 @@ def test_a_charge_does_not_wait_for_a_question(tmp_path):
         np.zeros((1, 1), np.int64),
     )
     facts = {"method": "m", "status": "guaranteed", "unit": "record", "mode": "none", "run": "beside"}
-    actor = start_ledger(LedgerSpec(str(tmp_path / "ledger.sqlite"), 5, plan, facts))
+    spec = LedgerSpec(str(tmp_path / "ledger.sqlite"), 5, plan, facts)
+    actor = start_ledger(spec, ray.get_runtime_context().get_node_id())
     try:
         port = RayLedger(actor)
         slow = [actor.ask.remote("what_if", {"rounds": 10 + k, "budget": 50.0}) for k in range(3)]
