@@ -129,7 +129,7 @@ def test_a_charge_does_not_wait_for_a_question(tmp_path):
             assert len(grants) == 5
         assert ray.get(actor.ask.remote("summary", {})).releases in (0, 5, 10, 15)
         assert all(answer.delta == 1e-5 for answer in ray.get(slow))
-        again = start_ledger(LedgerSpec(str(tmp_path / "ledger.sqlite"), 5, plan, facts))
+        again = start_ledger(spec, ray.get_runtime_context().get_node_id())
         assert ray.get(again.ask.remote("summary", {})).releases == 15, "the one before gave way, its charges stand"
         ray.kill(again)
     finally:
