@@ -117,7 +117,9 @@ class ClientDetail(Answer):
     delta: float
     client: Client
     accounts: list[Loss]
-    rounds_left: float | None = Field(description="More rounds like its last one; null: without end, or unknown.")
+    rounds_left: float | None = Field(
+        description="More rounds like its last one; null: without end, unknown, or not asked for."
+    )
     rounds_left_text: str
 
 

@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import anyio
 import anyio.to_thread
 from fastapi import APIRouter, HTTPException, Query
 from fastapi import Path as InPath
@@ -141,6 +142,7 @@ def _ranges(text: str) -> list[tuple[int, int]] | None:
 
 def _add_ledger(router: APIRouter, watch: Watch) -> None:
     source = watch.source
+    slow = anyio.CapacityLimiter(1)  # however many ask for what takes long, it is worked out one after the other
 
     def known(client: int) -> Board:
         board = watch.asked()
@@ -148,17 +150,25 @@ def _add_ledger(router: APIRouter, watch: Watch) -> None:
             raise HTTPException(404, f"client {client} does not exist: clients are 0 to {board.facts.clients - 1}")
         return board
 
+    async def asked_for(client: int, delta: float | None, every: bool) -> tuple[Any, float | None]:
+        """What a client has spent, and how many more rounds it has left if ``every`` is asked for."""
+
+        def ask() -> tuple[Any, float | None]:
+            return source.epsilon(client, delta, every=every), source.remaining(client).rounds if every else None
+
+        return await anyio.to_thread.run_sync(ask, limiter=slow if every else None)
+
     @router.get("/clients/{client}", tags=["clients"], responses=_MISSING)
-    def one(
+    async def one(
         client: ClientNumber,
         delta: Delta = None,
         every: Annotated[
-            bool, Query(description="Also the accounts that are slow and hardly ever the smallest.")
+            bool, Query(description="Also what takes longer: the slow accounts, and rounds_left.")
         ] = False,
     ) -> answers.ClientDetail:
         """One client, with every account of its releases, and how many more rounds its budget allows."""
         board = known(client)
-        spent, left = source.epsilon(client, delta, every=every), source.remaining(client)
+        spent, left = await asked_for(client, delta, every)
         at = {spent.account: spent.epsilon, **spent.alternatives}
         places = [place for place, who in enumerate(board.accounts.client) if who == client]
         return answers.ClientDetail(
@@ -170,8 +180,8 @@ def _add_ledger(router: APIRouter, watch: Watch) -> None:
                 views.loss(epsilon, spent.delta, spent.status, name, 5)
                 for name, epsilon in sorted(at.items(), key=lambda item: item[1])
             ],
-            rounds_left=None if left.rounds is None else views.number(left.rounds),
-            rounds_left_text=_rounds_text(left.rounds),
+            rounds_left=None if left is None else views.number(left),
+            rounds_left_text=_rounds_text(left) if every else "not asked for",
         )
 
     @router.get("/clients/{client}/history", tags=["clients"], responses=_MISSING)
@@ -190,7 +200,7 @@ def _add_ledger(router: APIRouter, watch: Watch) -> None:
         )
 
     @router.get("/what-if", tags=["clients"], responses=_MISSING)
-    def what_if(
+    async def what_if(
         rounds: Annotated[int | None, Query(ge=1, le=10_000_000, description="How many more rounds.")] = None,
         noise: Annotated[float | None, Query(gt=0, le=1e6, description="Their noise multiplier.")] = None,
         budget: Annotated[float | None, Query(gt=0, le=1e6, description="The ε to fit into.")] = None,
@@ -199,7 +209,8 @@ def _add_ledger(router: APIRouter, watch: Watch) -> None:
     ) -> answers.WhatIf:
         """How many more rounds fit at this noise, which noise fits this many rounds, and what ε that comes to."""
         board = watch.asked() if client is None else known(client)
-        found = source.what_if(rounds=rounds, noise=noise, budget=budget, client=client, delta=delta)
+        ask = functools.partial(source.what_if, rounds, noise, budget, client, delta)
+        found = await anyio.to_thread.run_sync(ask, limiter=slow)
         return answers.WhatIf(
             exact_as_of_round=found.round,
             state=board.state,

@@ -33,12 +33,12 @@ function draw() {
   const pen = canvas.getContext("2d");
   pen.scale(zoom, zoom);
   const n = topology.positions.length, ring = n <= 60 ? (1.1 * size) / n : size;
-  const radius = Math.max(2.2, Math.min(15, (size * 0.36) / Math.sqrt(n), ring));
+  const radius = Math.max(2.2, Math.min(15, (size * (topology.server ? 0.36 : 0.26)) / Math.sqrt(n), ring));
   const pad = radius + 8, at = ([x, y]) => [pad + x * (size - 2 * pad), pad + y * (size - 2 * pad)];
   places = topology.positions.map(at);
   pen.strokeStyle = colour("--soft");
   pen.lineWidth = 1;
-  pen.globalAlpha = Math.max(0.1, Math.min(0.5, 60 / (topology.server ? n : topology.edges.length || 1)));
+  pen.globalAlpha = Math.max(0.22, Math.min(0.5, 60 / (topology.server ? n : topology.edges.length || 1)));
   pen.beginPath();
   if (topology.server) for (const [x, y] of places) { pen.moveTo(size / 2, size / 2); pen.lineTo(x, y); }
   for (const [u, v] of topology.edges) { pen.moveTo(...places[u]); pen.lineTo(...places[v]); }
@@ -57,7 +57,7 @@ function draw() {
       pen.lineWidth = Math.max(1.5, radius / 4);
       pen.stroke();
     }
-    if (radius > 9) {
+    if (radius > 8.5) {
       pen.fillStyle = bright(pen.fillStyle) ? "#10151c" : "#fff";
       pen.font = `600 ${Math.min(12, radius)}px system-ui, sans-serif`;
       pen.textAlign = "center";
