@@ -111,7 +111,9 @@ def test_two_phases_cost_one_gaussian_however_many_rounds(run_of):
         result = simulate(run_of("two-phase-dp-admm", method__rounds=rounds, method__participants=7), keep=False)
         assert result.clients["releases"].tolist() == [1] * 7
         assert result.clients["epsilon"].tolist() == pytest.approx([gaussian_epsilon(1e-5, 0.5)] * 7, rel=1e-6)
-        assert result.metrics["epsilon_max"].tolist() == pytest.approx([gaussian_epsilon(1e-5, 0.5)] * len(result.metrics))
+        assert result.metrics["epsilon_max"].tolist() == pytest.approx(
+            [gaussian_epsilon(1e-5, 0.5)] * len(result.metrics)
+        )
 
 
 def test_who_cannot_pay_for_its_records_takes_no_part(run_of):
@@ -185,7 +187,9 @@ def test_a_stopped_run_goes_on_where_it_was(name, run_of, tmp_path, monkeypatch)
     config = run_of(name)
     if "batches" in {field.name for field in fields(method_class(name))}:
         config["method"]["batches"] = "full"
-    if name != "two-phase-dp-admm":  # whose released records a checkpoint keeps; elsewhere noise is drawn for every grant
+    if (
+        name != "two-phase-dp-admm"
+    ):  # whose released records a checkpoint keeps; elsewhere noise is drawn for every grant
         config["privacy"] = {"mode": "none"}
     whole = simulate(config, out=tmp_path / "whole")
     stopped = simulate(config, out=tmp_path / "parts", listen=StopAfter(monkeypatch, 3))

@@ -32,7 +32,9 @@ def softmax_world(seed=0, regulariser=None, sizes=SIZES, spread=0.0):
 def cohort_of(problem, shards, clients=None, weights=None):
     sizes = shards.sizes.numpy()
     ids = np.arange(len(sizes)) if clients is None else np.asarray(clients)
-    return Cohort(problem, shards, torch.from_numpy(ids), ids, sizes[ids], np.ones(len(ids)) if weights is None else weights)
+    return Cohort(
+        problem, shards, torch.from_numpy(ids), ids, sizes[ids], np.ones(len(ids)) if weights is None else weights
+    )
 
 
 def open_gate(method, cohort, t, z=0.0, gate_class=NoiseGate):
@@ -88,7 +90,11 @@ def optimum(problem, shards):
         return (gradient + problem.regulariser.subgradient(point)).numpy()
 
     found = minimize(
-        lambda x: objective(problem, shards, x), np.zeros(problem.dim), jac=slope, method="BFGS", options={"gtol": 1e-10}
+        lambda x: objective(problem, shards, x),
+        np.zeros(problem.dim),
+        jac=slope,
+        method="BFGS",
+        options={"gtol": 1e-10},
     )
     return found.x
 

@@ -54,7 +54,11 @@ def test_it_reaches_the_optimum_of_clients_that_pull_apart(name, server):
 
 @pytest.mark.parametrize(
     "method",
-    [ConsensusADMM(rho=0.3, tolerance=1e-10), FedADMM(**FULL, local_steps=4, rho=0.1), StochasticDPADMM(**FULL, eta=1.5)],
+    [
+        ConsensusADMM(rho=0.3, tolerance=1e-10),
+        FedADMM(**FULL, local_steps=4, rho=0.1),
+        StochasticDPADMM(**FULL, eta=1.5),
+    ],
     ids=lambda method: method.name,
 )
 def test_a_corner_is_no_obstacle_where_the_step_is_proximal(method, server):

@@ -109,7 +109,9 @@ def test_a_replaced_client_stays_within_twice_the_clip_and_reaches_it(steps, ser
 def test_bounds_are_the_formulas():
     problem, sizes, ones = make_problem("softmax", 4, 3, 1.0), np.array([40, 90]), np.ones(2)
     g = problem.gradient_bound
-    assert DPSGD(batch_size=8, clip=0.5).bound(problem, sizes, 3 * ones, 1).sensitivity == pytest.approx(3 * 2 * 0.5 / 8)
+    assert DPSGD(batch_size=8, clip=0.5).bound(problem, sizes, 3 * ones, 1).sensitivity == pytest.approx(
+        3 * 2 * 0.5 / 8
+    )
     assert DPSGD(batches="full", clip=None).bound(problem, sizes, ones, 1).sensitivity == pytest.approx(2 * g / sizes)
     eta = {"value": 2.0, "shape": "inverse-sqrt"}
     admm = DPADMM(rho=0.5, eta=eta).bound(problem, sizes, ones, 4).sensitivity
@@ -195,7 +197,9 @@ def test_an_upload_carries_its_coordinates_and_no_others(server):
     method = AsyncDPADMM(share=0.25)
     cohort = server.cohort(problem, shards)
     state = {"x": torch.ones(3, 12, dtype=torch.float64), "dual": torch.zeros(3, 12, dtype=torch.float64)}
-    got = method.local_round(state, torch.zeros(12, dtype=torch.float64), cohort, server.gate(method, cohort, 2, 1.0), 2)
+    got = method.local_round(
+        state, torch.zeros(12, dtype=torch.float64), cohort, server.gate(method, cohort, 2, 1.0), 2
+    )
     moved = (got["x"] != 1).numpy()
     assert moved.sum(1).tolist() == [3, 3, 3]
     for client in range(3):
