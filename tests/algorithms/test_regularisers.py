@@ -155,3 +155,29 @@ def test_wrong_parameters_name_their_field(kind: str, values: dict[str, float], 
     with pytest.raises(InvalidValue) as caught:
         make_regulariser(kind, **values)
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize("kind", ["none", "l2", "l1", "elastic-net"])
+def test_a_subgradient_lies_below_the_function(kind):
+    """R(y) ≥ R(x) + ⟨g, y − x⟩ for all y, with corners among the x; and it is the gradient where there is one."""
+    regulariser = make_regulariser(kind, weight=0.7, weight_l2=0.3)
+    draw = torch.Generator().manual_seed(0)
+    x = torch.randn(40, 5, generator=draw, dtype=torch.float64)
+    x[:20, :2] = 0
+    y = torch.randn(40, 5, generator=draw, dtype=torch.float64)
+    slope = regulariser.subgradient(x)
+    gap = regulariser.value(y) - regulariser.value(x) - (slope * (y - x)).sum(-1)
+    assert float(gap.min()) >= -1e-12
+    smooth = x[20:].clone().requires_grad_(True)
+    value = regulariser.value(smooth).sum()
+    if kind != "none":
+        value.backward()
+        torch.testing.assert_close(slope[20:], smooth.grad)
+
+
+@pytest.mark.parametrize("kind", ["box", "ball"])
+def test_a_constraint_has_no_subgradient_step(kind):
+    regulariser = make_regulariser(kind)
+    assert regulariser.constraint
+    with pytest.raises(InvalidValue, match=r"problem.regulariser"):
+        regulariser.subgradient(torch.zeros(1, 2))

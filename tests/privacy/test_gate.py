@@ -133,3 +133,39 @@ def test_a_method_cannot_draw_the_gates_own_noise():
     mine = np.random.Generator(np.random.Philox(key=one.stream_keys("noise")[0])).standard_normal(6)
     released = one.release(torch.zeros(3, 6, dtype=torch.float64))
     assert not np.allclose(released[0].numpy(), mine)
+
+
+def test_rows_of_records_get_each_clients_own_noise():
+    """Unequal numbers of rows, noise of each client's scale, the same whoever is released with it, and once."""
+    counts, ids = np.array([3, 1, 4000]), np.array([5, 2, 9])
+    bound = Bound(np.array([1.0, 2.0, 0.5]))
+
+    def gate(rows):
+        granted = Granted(0, ids[rows], np.zeros(len(rows), np.int64), np.full(len(rows), 2.0))
+        return NoiseGate(granted, Bound(bound.sensitivity[rows]), b"k" * 32)
+
+    every = np.arange(3)
+    together = gate(every).release_rows(torch.zeros(4004, 2, dtype=torch.float64), counts)
+    alone = gate(every[1:2]).release_rows(torch.zeros(1, 2, dtype=torch.float64), counts[1:2])
+    assert torch.equal(together[3:4], alone)
+    assert float(together[4:].std()) == pytest.approx(1.0, rel=0.05)
+    assert len(torch.unique(together)) == together.numel()
+    used = gate(every)
+    used.release_rows(torch.zeros(4004, 2), counts)
+    with pytest.raises(GrantMissing, match="used already"):
+        used.release_rows(torch.zeros(4004, 2), counts)
+    with pytest.raises(GrantMissing, match="4003 rows for 4004"):
+        gate(every).release_rows(torch.zeros(4003, 2), counts)
+    wrong = torch.zeros(4004, 2)
+    wrong[3, 0] = float("nan")
+    with pytest.raises(NotFinite, match="client 2"):
+        gate(every).release_rows(wrong, counts)
+
+
+def test_a_round_without_a_grant_lets_nothing_out():
+    nothing = np.zeros(2)
+    gate = NoiseGate(Granted(3, np.arange(2), np.full(2, -1), nothing), Bound(nothing, parts=0), b"k" * 32)
+    with pytest.raises(GrantMissing, match="not granted"):
+        gate.release(torch.zeros(2, 3))
+    with pytest.raises(GrantMissing, match="not granted"):
+        gate.release_rows(torch.zeros(2, 3), np.ones(2, np.int64))
