@@ -83,7 +83,7 @@ def test_the_installed_command_lists_and_runs_them(tmp_path):
     )
     assert refused.returncode == 2
     assert len(refused.stderr.strip().splitlines()) == 1
-    assert refused.stderr.startswith("error: method.name = 'fedavg': adds no noise")
+    assert refused.stderr.startswith("error: privacy.mode = 'total': fedavg is a reference without privacy")
 
 
 @pytest.mark.parametrize(
