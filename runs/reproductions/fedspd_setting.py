@@ -118,10 +118,11 @@ def data_remark(study: Study) -> str:
     """Which data these runs saw, from their own configuration."""
     config = study.wanted[0].config
     data, method = config.data, config.method
+    seeds = len({entry.config.seed for entry in study.wanted})
     source = data.name if data.path is None else f"{data.name} at {data.path.name}"
     return (
         f"Data: {source}, feature map {data.feature_map}; {config.partition.scheme} partition over "
-        f"{config.partition.clients} clients, T = {method['rounds']} rounds, b = 10, softmax."
+        f"{config.partition.clients} clients, T = {method['rounds']} rounds, b = 10, softmax; seeds: {seeds}."
     )
 
 
