@@ -1,5 +1,5 @@
 # make run    the quickstart, in an environment of its own
-# make test   the tests, the same way
+# make test   the tests, the same way; make test-slow those that take long
 PYTHON ?= python3
 VENV ?= .venv
 BUILD ?= build
@@ -8,10 +8,10 @@ PACKAGES := actors algorithms privacy runs topology
 PYTEST_ARGS ?=
 
 .DELETE_ON_ERROR:
-.PHONY: help run install test test-fast lint format types wheel pins clean
+.PHONY: help run install test test-slow test-fast lint format types wheel pins clean
 
 help:
-	@echo "make run | test | test-fast | lint | format | types | wheel | pins | clean"
+	@echo "make run | test | test-slow | test-fast | lint | format | types | wheel | pins | clean"
 
 run: $(VENV)/.installed
 	$(BIN)/dualfed run quickstart
@@ -19,7 +19,11 @@ run: $(VENV)/.installed
 install: $(VENV)/.installed
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -c tests/pytest.ini --rootdir=. tests $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -c tests/pytest.ini --rootdir=. tests -m "not slow" $(PYTEST_ARGS)
+
+# Clusters, storms of faults and longer runs, some of which need root.
+test-slow: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -c tests/pytest.ini --rootdir=. tests -m slow $(PYTEST_ARGS)
 
 test-fast: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -c tests/pytest.ini --rootdir=. tests -m "not slow and not ray" $(PYTEST_ARGS)
