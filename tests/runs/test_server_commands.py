@@ -42,7 +42,7 @@ def test_a_written_file_runs(name, monkeypatch, capfd, tmp_path):
         assert "ε = ∞ (no noise)" in flat
     accuracy = load_result(Path("one")).metrics["accuracy"]
     assert len(accuracy) == 3
-    if name not in ("two-phase-dp-admm", "dp-fedavg", "async-dp-admm"):  # whose noise hides all that 4 rounds learn
+    if name in ("dp-sgd", "dp-admm") or not chosen.private:  # elsewhere noise hides all that 4 rounds learn
         assert accuracy.iloc[-1] > accuracy.iloc[0] + 0.1
 
 
