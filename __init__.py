@@ -12,6 +12,7 @@ _PUBLIC: dict[str, str] = {
     "AsyncDPADMM": ".algorithms.async_dp_admm",
     "Ball": ".algorithms.regularisers",
     "Box": ".algorithms.regularisers",
+    "Comparison": ".runs.comparison",
     "ConsensusADMM": ".algorithms.consensus_admm",
     "DPADMM": ".algorithms.dp_admm",
     "DPFedAvg": ".algorithms.dp_fedavg",
@@ -29,6 +30,7 @@ _PUBLIC: dict[str, str] = {
     "L1": ".algorithms.regularisers",
     "L2": ".algorithms.regularisers",
     "LeastSquaresProblem": ".algorithms.problems",
+    "Ledger": ".runs.ledger_client",
     "LogisticProblem": ".algorithms.problems",
     "Method": ".algorithms.method",
     "ModuleProblem": ".algorithms.problems",
@@ -47,13 +49,16 @@ _PUBLIC: dict[str, str] = {
     "TopologyConfig": ".topology.config",
     "TwoPhaseDPADMM": ".algorithms.two_phase_dp_admm",
     "build_graph": ".topology.graphs",
+    "compare": ".runs.comparison",
     "estimate": ".runs.estimate",
     "load_result": ".runs.results",
     "plot": ".runs.plots",
     "preset": ".runs.presets",
     "register": ".algorithms.registry",
+    "report": ".runs.report",
     "resume": ".runs.simulate",
     "simulate": ".runs.simulate",
+    "sweep": ".runs.comparison",
 }
 
 if TYPE_CHECKING:
@@ -91,11 +96,16 @@ if TYPE_CHECKING:
     from .algorithms.two_phase_dp_admm import TwoPhaseDPADMM as TwoPhaseDPADMM
     from .errors import DualfedError as DualfedError
     from .errors import InvalidValue as InvalidValue
+    from .runs.comparison import Comparison as Comparison
+    from .runs.comparison import compare as compare
+    from .runs.comparison import sweep as sweep
     from .runs.config import RunConfig as RunConfig
     from .runs.data import Dataset as Dataset
     from .runs.estimate import estimate as estimate
+    from .runs.ledger_client import Ledger as Ledger
     from .runs.plots import plot as plot
     from .runs.presets import preset as preset
+    from .runs.report import report as report
     from .runs.results import RunResult as RunResult
     from .runs.results import load_result as load_result
     from .runs.simulate import resume as resume

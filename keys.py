@@ -59,3 +59,46 @@ def words(streams: Sequence[int], count: int) -> np.ndarray:
         philox.state = state
         found[row] = philox.random_raw(count)
     return found
+
+
+_MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
+_WEYL = 0x9E3779B9, 0xBB67AE85
+_WORD = 0xFFFFFFFF
+
+
+def philox_words(
+    counter: Sequence[np.ndarray | int], key: tuple[int, int]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Philox4x32-10 (Salmon et al. 2011) on arrays: the block's four 32-bit words (as uint64), one an entry of the counter.
+
+    Args:
+        counter: four words below 2³², arrays ``[k]`` or single numbers.
+        key: two words below 2³².
+    """
+    half, word = np.uint64(32), np.uint64(_WORD)
+    c0, c1, c2, c3 = (np.asarray(part, dtype=np.uint64) for part in counter)
+    k0, k1 = key
+    for _ in range(10):
+        low, high = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]
+        c0, c1, c2, c3 = (
+            (high >> half) ^ c1 ^ np.uint64(k0),
+            high & word,
+            (low >> half) ^ c3 ^ np.uint64(k1),
+            low & word,
+        )
+        k0, k1 = (k0 + _WEYL[0]) & _WORD, (k1 + _WEYL[1]) & _WORD
+    return c0, c1, c2, c3
+
+
+def uniforms(key: bytes, purpose: str, clients: np.ndarray, rounds: np.ndarray | int) -> np.ndarray:
+    """One number in (0, 1), float64 ``[k]``, for each client ``[k]`` and its round; a block of all of them in one go.
+
+    The same (key, purpose, client, round) gives the same number in any company.
+    """
+    stream = stream_key(key, purpose)
+    parts = [stream >> shift & _WORD for shift in (0, 32, 64, 96)]
+    where = np.broadcast_to(np.asarray(rounds, dtype=np.int64), np.shape(clients)).astype(np.uint64)
+    first, second, _, _ = philox_words(
+        (np.asarray(clients).astype(np.uint64), where & np.uint64(_WORD), parts[2], parts[3]), (parts[0], parts[1])
+    )
+    return np.asarray(((first << np.uint64(21)) + (second >> np.uint64(11)) + 0.5) * 2.0**-53)

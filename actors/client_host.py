@@ -10,7 +10,7 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from ..algorithms.method import ServerMethod
+from ..algorithms.method import ServerMethod, State
 from .host import Host, HostSpec
 from .messages import Diagnosis, HostShard, RoundResult, RoundTask
 
@@ -24,6 +24,9 @@ class ClientHost(Host):
         self._method = spec.method
         self._total = self._sum_uploads()
         self._untouched_losses: Tensor | None = None
+
+    def states_replaced(self) -> None:
+        self._total = self._sum_uploads()
 
     def enter(self) -> np.ndarray:
         """The sum of uploads ``[U]`` that this host's clients start with."""
@@ -47,21 +50,29 @@ class ClientHost(Host):
         the round's alone, of those that take part: released values only.
         """
         began = time.perf_counter()
+        slots, old, new, clipped = self._work(task)
+        self._take_in(slots, task.round, old, new)
+        seconds = time.perf_counter() - began
+        released = len(slots) if len(slots) and task.events[0] >= 0 else 0
+        return RoundResult(self._spec.host, task.round, self.enter(), released, clipped, seconds, len(slots))
+
+    def _work(self, task: RoundTask) -> tuple[np.ndarray, State, State, int]:
+        """(slots, their rows before, their rows after, how many releases were clipped) of a task's clients."""
         slots, cohort = self._cohort(task.clients)
         if self._opened is not None:
             cohort = self._opened.in_place_of(cohort)
         gate = self._gate(cohort, task.round, task.numbers, task.events)
         old = self._states.read(slots)
         new = self._method.local_round(old, self._broadcast(task.total), cohort, gate, task.round)
+        return slots, old, new, int(gate.clipped.sum())
+
+    def _take_in(self, slots: np.ndarray, round: int, old: State, new: State) -> None:
+        """Make new rows current, and the sum of uploads with them."""
         total = self._method.upload_total(new).to("cpu", torch.float64)
         if len(slots) < len(self._spec.clients) and self._method.uploads == "kept":
             total += self._total - self._method.upload_total(old).to("cpu", torch.float64)
-        self._states.write(slots, task.round, new)
+        self._states.write(slots, round, new)
         self._total = total
-        seconds = time.perf_counter() - began
-        released = len(slots) if len(slots) and task.events[0] >= 0 else 0
-        clipped = int(gate.clipped.sum())
-        return RoundResult(self._spec.host, task.round, self.enter(), released, clipped, seconds, len(slots))
 
     def take_back(self, first_void_round: int) -> np.ndarray:
         """Return clients to their last round before this one; the new sum of uploads ``[U]``."""

@@ -6,14 +6,22 @@ import contextlib
 import logging
 import os
 import shutil
+import signal
+import socket
 import tempfile
+import threading
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 
+from ..errors import InvalidValue
+from .package import staged
+
+NAMESPACE = "dualfed"
 _PREFIX = "dualfed-"
+_REACH_S = 5.0
 _QUIET = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -30,9 +38,7 @@ def local_cluster(cpus: int) -> Iterator[None]:
     Folders that earlier runs left because they were killed are removed first. Where this process is connected to a
     cluster already, that one is used and left running.
     """
-    for name, value in _QUIET.items():
-        os.environ.setdefault(name, value)
-    warnings.filterwarnings("ignore", category=FutureWarning, module=r"ray\.")
+    _be_quiet()
     import ray
 
     if ray.is_initialized():
@@ -42,19 +48,112 @@ def local_cluster(cpus: int) -> Iterator[None]:
     folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
     logging.getLogger("ray").setLevel(logging.ERROR)
     try:
-        ray.init(
-            address="local",
-            num_cpus=cpus,
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            _temp_dir=str(folder),
-        )
+        with _own_handlers():
+            ray.init(
+                address="local",
+                num_cpus=cpus,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                _temp_dir=str(folder),
+            )
         _silence()
         yield
     finally:
         ray.shutdown()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _be_quiet() -> None:
+    for name, value in _QUIET.items():
+        os.environ.setdefault(name, value)
+    warnings.filterwarnings("ignore", category=FutureWarning, module=r"ray\.")
+
+
+@contextlib.contextmanager
+def _own_handlers() -> Iterator[None]:
+    """Put back the handler of SIGTERM that Ray replaces as it starts: with ours a run ends with a checkpoint."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    if threading.current_thread() is threading.main_thread() and before is not None:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def connected(address: str, auth: str | None = None) -> Iterator[None]:
+    """Connect this process to a cluster that others keep, and bring the package along for nodes that lack it.
+
+    Where this process is connected already, that connection is used and left.
+
+    Args:
+        address: ``auto`` for the cluster of this machine, ``HOST:PORT`` of a head from one of its nodes, or
+            ``ray://HOST:PORT`` from anywhere.
+        auth: how the cluster knows its users (``token`` or ``disabled``); None leaves it to the environment.
+
+    Raises:
+        InvalidValue: there is no cluster, or it does not let this process in.
+    """
+    _be_quiet()
+    import ray
+
+    if ray.is_initialized():
+        yield
+        return
+    _check_reachable(address)
+    if auth is not None and "RAY_AUTH_MODE" not in os.environ:
+        from ray import _raylet
+
+        os.environ["RAY_AUTH_MODE"] = auth
+        _raylet.Config.initialize("")  # type: ignore[attr-defined]  # Ray read the mode when it was imported
+    with staged(f"{_PREFIX}{os.getpid()}-") as package:
+        logging.getLogger("ray").setLevel(logging.ERROR)
+        try:
+            with _own_handlers():
+                ray.init(
+                    address=address,
+                    namespace=NAMESPACE,
+                    runtime_env={"py_modules": [str(package)]},
+                    log_to_driver=False,
+                    logging_level=logging.ERROR,
+                )
+        except (ray.exceptions.RayError, ConnectionError, RuntimeError, ValueError, OSError) as error:
+            raise InvalidValue("--address", address, _refused(error)) from None
+        _silence()
+        try:
+            yield
+        finally:
+            ray.shutdown()
+
+
+def _check_reachable(address: str) -> None:
+    """Say at once that nobody listens there; Ray itself would try for a minute."""
+    host, separator, port = address.removeprefix("ray://").partition("/")[0].rpartition(":")
+    if address in ("auto", "local") or not separator:
+        if address != "auto":
+            raise InvalidValue("--address", address, 'give "auto", HOST:PORT of the head, or ray://HOST:10001')
+        return
+    if not port.isdigit():
+        raise InvalidValue("--address", address, "the port must be a number, such as 6379, or 10001 for ray://")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_REACH_S).close()
+    except OSError as error:
+        cure = f"nothing answers there ({error.strerror or error}); start the cluster, or correct the address"
+        raise InvalidValue("--address", address, cure) from None
+
+
+def _refused(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    if type(error).__name__ == "AuthenticationError" or "uthentication" in text:
+        return "the cluster asks for its token; set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH to it"
+    if "ersion mismatch" in text:
+        return f"the versions here and there differ: {text[:200]}"
+    if "Could not find any running Ray instance" in text:
+        return "no cluster runs on this machine; start one with `ray start --head`, or leave the option out"
+    if "grpc" in text and "No module" in text:
+        return 'ray:// needs grpcio; install "ray[client]"'
+    return (
+        f"the cluster cannot be joined ({text[:200]}); from a machine that is none of its nodes, take ray://HOST:10001"
+    )
 
 
 def _silence() -> None:
@@ -65,12 +164,19 @@ def _silence() -> None:
         worker.print_to_stdstream = lambda *_arguments, **_named: None
 
 
-def remove_leftovers() -> list[Path]:
-    """Remove the temporary folders of runs whose process is gone; the folders removed."""
-    removed = []
+def leftovers() -> list[Path]:
+    """The temporary folders of this user's runs whose process is gone."""
+    found = []
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
         owner = folder.name.removeprefix(_PREFIX).split("-")[0]
         if owner.isdigit() and not psutil.pid_exists(int(owner)) and folder.stat().st_uid == os.getuid():
-            shutil.rmtree(folder, ignore_errors=True)
-            removed.append(folder)
+            found.append(folder)
+    return found
+
+
+def remove_leftovers() -> list[Path]:
+    """Remove the temporary folders of runs whose process is gone; the folders removed."""
+    removed = leftovers()
+    for folder in removed:
+        shutil.rmtree(folder, ignore_errors=True)
     return removed

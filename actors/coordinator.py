@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
+from .client_errors import joined
 from .loop import RoundLoop
 from .messages import Answer, Diagnosis, Lost, Outcome, RoundTask
 
@@ -76,14 +77,56 @@ class Coordinator(RoundLoop):
     def _send(self, t: int, grants: Grants | None) -> dict[int, Any]:
         if grants is None:
             return {}
-        kept, tickets = self._kept(), {}
-        hosts = self._host_of[grants.clients]
-        for host in np.unique(hosts).tolist():
-            mine = hosts == host
-            task = RoundTask(t, kept, grants.clients[mine], grants.numbers[mine], grants.events[mine])
-            tickets[host] = self._fleet.call(host, "round", task)
+        tasks = self._tasks(t, grants)
+        tickets = {host: self._fleet.call(host, "round", task) for host, task in tasks.items()}
+        if self._time is not None and self._time.void is not None:
+            self._work_in_vain(t, self._time.void)
         self._counters["bytes_down"] += len(grants.clients) * self._bytes(self._settings.numbers_down)
         return tickets
+
+    def _tasks(self, t: int, grants: Grants) -> dict[int, RoundTask]:
+        """The work of the granted clients, by host."""
+        kept, hosts = self._kept(), self._host_of[grants.clients]
+        return {
+            host: RoundTask(
+                t,
+                kept,
+                grants.clients[hosts == host],
+                grants.numbers[hosts == host],
+                grants.events[hosts == host],
+                isolate=self._settings.on_error != "stop",
+            )
+            for host in np.unique(hosts).tolist()
+        }
+
+    def _despite_errors(self, t: int, outcomes: dict[int, Outcome]) -> dict[int, Outcome]:
+        latest, left = outcomes, self._settings.retries if self._settings.on_error == "retry" else 0
+        outcomes = dict(outcomes)
+        while True:
+            answers = [outcome.value for outcome in latest.values() if isinstance(outcome, Answer)]
+            errors = [error for result in answers for error in result.errors]
+            self._tell_errors(t, errors)
+            if not errors or not left or (grants := self._grant_again(t, errors)) is None:
+                return outcomes
+            left -= 1
+            tasks = self._tasks(t, grants)
+            latest = self._fleet.gather({host: self._fleet.call(host, "round", task) for host, task in tasks.items()})
+            fresh = self._settings.fresh_uploads
+            for host, outcome in latest.items():
+                earlier = outcomes[host]
+                if isinstance(outcome, Answer) and isinstance(earlier, Answer):
+                    outcome = Answer(host, joined([earlier.value, outcome.value], fresh))
+                outcomes[host] = outcome
+
+    def _work_in_vain(self, t: int, void: Grants) -> None:
+        """Clients that will be late: their state will be that of the last release that was used. The virtual clock knows
+        that beforehand and spares the work; with the real one they do it."""
+        assert self._time is not None
+        if self._time.keeper.real:
+            for host, task in self._tasks(t, void).items():
+                self._fleet.call(host, "begin", task)
+                self._fleet.call(host, "discard", task.clients)
+        self._counters["bytes_down"] += len(void) * self._bytes(self._settings.numbers_down)
 
     def _absorb(self, t: int, grants: Grants | None, outcomes: dict[int, Outcome]) -> tuple[int, float]:
         released, uploads, busy = 0, 0, 0.0
@@ -101,9 +144,13 @@ class Coordinator(RoundLoop):
             else:
                 self._failed(t, self._of_host(grants, host), outcome)
         self._counters["bytes_up"] += uploads * self._bytes(self._settings.numbers_up)
+        self._serve(t, uploads)
+        return released, busy
+
+    def _serve(self, t: int, uploads: int) -> None:
+        """The server's own step, where the method has one, after ``uploads`` uploads."""
         if self._server is not None and self._failure is None:
             self._server = self._served(t, self._server, uploads)
-        return released, busy
 
     def _served(self, t: int, server: np.ndarray, uploads: int) -> np.ndarray:
         """The server's state after round ``t``, computed by the first host, where torch is."""

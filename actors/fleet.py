@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from .messages import Answer, Failed, HostShard, Outcome
 
@@ -34,8 +38,12 @@ class Fleet(ABC):
     def close(self) -> None:
         """End all hosts."""
 
+    def linger(self, due: Mapping[int, np.ndarray]) -> None:
+        """Wait, on every host for all its clients at the same time, until the given times (of ``time.time``) have passed."""
+        self.gather({host: self.call(host, "linger", times) for host, times in due.items()})
+
     def processes(self) -> list[int]:
-        """The process id of every host that has a process of its own, by host."""
+        """The process id of every host that has a process of its own, by host; 0 for one that does not answer."""
         return []
 
     def everyone(self, name: str, *arguments: Any) -> dict[int, Outcome]:
@@ -62,8 +70,18 @@ class InlineFleet(Fleet):
     def gather(self, tickets: Mapping[int, Outcome]) -> dict[int, Outcome]:
         return dict(tickets)
 
+    def linger(self, due: Mapping[int, np.ndarray]) -> None:
+        if due:
+            asyncio.run(sleep_until(np.concatenate(list(due.values()))))
+
     def rebuild(self, host: int) -> None:
         self._members[host] = self._make(host)
 
     def close(self) -> None:
         self._members.clear()
+
+
+async def sleep_until(due: np.ndarray) -> None:
+    """One sleeper a client, all at the same time, each until its own time (of ``time.time``) has passed."""
+    now = time.time()
+    await asyncio.gather(*(asyncio.sleep(max(0.0, at - now)) for at in due.tolist()))

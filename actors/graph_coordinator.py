@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .graph_clock import GraphClock
 from .loop import RoundLoop
-from .messages import Answer, GraphDiagnosis, Heading, Lost, Missing, Outcome, Parcel, Sent, StepTask
+from .messages import Answer, Failed, GraphDiagnosis, Heading, Lost, Missing, Outcome, Parcel, Sent, StepTask
+from .timing import Timekeeper, TimeSettings
 
 if TYPE_CHECKING:
     from ..privacy.ledger import Grants
 
+_REPEATS = 8
 _NOBODY = np.empty(0, dtype=np.int64)
 
 
@@ -36,6 +39,17 @@ class GraphCoordinator(RoundLoop):
     The coordinator sees references, sums over hosts and the ledger; no actor holds all states.
     """
 
+    _graph_clock: GraphClock | None = None
+
+    def _clock(self, settings: TimeSettings) -> GraphClock:
+        keeper = Timekeeper(settings, self._settings.clients)
+        assert settings.links is not None
+        clock = GraphClock(keeper, self._fleet, self._host_of, self._emit, self._recorder)
+        clock.set_up(self._settings.clients, settings.links, self._settings.mixing_rounds + 1)
+        self._edges_of = [np.isin(settings.links[:, 0], members) for members in self._settings.hosts]
+        self._graph_clock = clock
+        return clock
+
     def model(self) -> np.ndarray:
         """The average ``[d]`` of the released states."""
         return np.asarray(np.sum(self._totals, axis=0) / self._settings.clients)
@@ -49,6 +63,7 @@ class GraphCoordinator(RoundLoop):
             self._outboxes.append(sent.parcels)
 
     def _send(self, t: int, grants: Grants | None) -> dict[int, Any]:
+        self._granted_now = grants
         return self._step(self._first_step(t), t, grants, range(self._fleet.hosts))
 
     def _first_step(self, t: int) -> int:
@@ -61,16 +76,47 @@ class GraphCoordinator(RoundLoop):
         tickets = {}
         for host in hosts:
             mine = None if grants is None else self._host_of[grants.clients] == host
-            granted = (
+            clients, numbers, events = (
                 (_NOBODY, _NOBODY, _NOBODY)
                 if grants is None or mine is None
                 else (grants.clients[mine], grants.numbers[mine], grants.events[mine])
             )
-            tickets[host] = self._fleet.call(host, "step", StepTask(step, t, *granted), self._inbox(host))
+            isolate = self._settings.on_error != "stop"
+            task = StepTask(step, t, clients, numbers, events, self._heard(host, step), isolate)
+            tickets[host] = self._fleet.call(host, "step", task, self._inbox(host))
         return tickets
+
+    def _heard(self, host: int, step: int) -> np.ndarray | None:
+        """Which messages to this host's clients came through after the exchange before ``step``."""
+        lost = None if self._graph_clock is None else self._graph_clock.lost_before(step)
+        return None if lost is None else ~lost[self._edges_of[host]]
 
     def _inbox(self, host: int) -> dict[int, Parcel]:
         return {source: box[host] for source, box in enumerate(self._outboxes) if host in box}
+
+    def _despite_errors(self, t: int, outcomes: dict[int, Outcome]) -> dict[int, Outcome]:
+        """A host whose clients may try again makes its step again, the others of its clients with the grants they have:
+        what it made before has reached nobody."""
+        left = self._settings.retries if self._settings.on_error == "retry" else 0
+        mine = self._granted_now
+        again = dict(outcomes)
+        while True:
+            failing = {
+                host: outcome.value.value.errors
+                for host, outcome in again.items()
+                if isinstance(outcome, Answer) and isinstance(outcome.value, Sent) and outcome.value.value.errors
+            }
+            errors = [error for each in failing.values() for error in each]
+            self._tell_errors(t, errors)
+            if not errors or not left or (new := self._grant_again(t, errors)) is None:
+                return outcomes
+            left -= 1
+            mine = _replaced(mine, new)
+            step = self._first_step(t)
+            hosts = [host for host in failing if len(self._of_host(new, host))]
+            self._fleet.gather({host: self._fleet.call(host, "take_back", step) for host in hosts})
+            again = self._fleet.gather(self._step(step, t, mine, hosts))
+            outcomes |= again
 
     def _absorb(self, t: int, grants: Grants | None, outcomes: dict[int, Outcome]) -> tuple[int, float]:
         released, busy = self._settle_step(self._first_step(t), t, grants, outcomes)
@@ -85,29 +131,23 @@ class GraphCoordinator(RoundLoop):
     def _settle_step(
         self, step: int, t: int, grants: Grants | None, outcomes: Mapping[int, Outcome]
     ) -> tuple[int, float]:
-        """Take in one exchange. A lost host is rebuilt and makes the exchange without its clients' data (Δ̃ = 0); a host
-        that missed a lost neighbour's parcels makes it now, with its grants still unused."""
-        waiting: dict[int, Grants | None] = {}
+        """Take in one exchange. A lost host is rebuilt and makes the exchange without its clients' data (Δ̃ = 0), also where
+        it had answered but its parcels were lost with it before others had fetched them; a host that missed a lost
+        neighbour's parcels makes it now, with its grants still unused."""
         sent: dict[int, Sent] = {}
-        for host, outcome in outcomes.items():
-            if isinstance(outcome, Lost):
-                clients = self._of_host(grants, host)
-                self._outboxes[host] = self._rebuild(max(t, self._done + 1), clients, outcome, step).parcels
-                waiting[host] = None
-            elif isinstance(outcome, Answer) and isinstance(outcome.value, Missing):
-                waiting[host] = grants
-            elif isinstance(outcome, Answer):
-                sent[host] = outcome.value
-            else:
-                self._failed(max(t, self._done + 1), self._of_host(grants, host), outcome)
-        if self._failure is not None:
-            return 0, 0.0
-        for host, unused in waiting.items():
-            repeated = self._fleet.gather(self._step(step, t, unused, [host]))[host]
-            answer = self._value(repeated)
-            if isinstance(answer, Missing):
-                raise RuntimeError(f"hosts {answer.sources} were lost twice in one round")
-            sent[host] = answer
+        silent: set[int] = set()
+        for _turn in range(_REPEATS):
+            waiting = self._sort(step, t, grants, outcomes, sent, silent)
+            if self._failure is not None:
+                return 0, 0.0
+            if not waiting:
+                break
+            repeated = {host: self._step(step, t, unused, [host])[host] for host, unused in waiting.items()}
+            outcomes = self._fleet.gather(repeated)
+        else:
+            raise RuntimeError(
+                f"hosts {sorted(waiting)} could not make one exchange because others were lost each time"
+            )
         released, busy = 0, 0.0
         for host, answer in sorted(sent.items()):
             result = answer.value
@@ -117,10 +157,41 @@ class GraphCoordinator(RoundLoop):
             self._clipped += result.clipped, result.released
             for name, number in result.counts.items():
                 self._counters[name] = self._counters.get(name, 0) + number
-        traffic = self._settings.messages * self._settings.dim
+        traffic = self._settings.messages * self._settings.message_length
         self._counters["bytes_up"] += traffic * self._settings.item_bytes
         self._counters["scalars"] = self._counters.get("scalars", 0) + traffic
         return released, busy
+
+    def _sort(
+        self,
+        step: int,
+        t: int,
+        grants: Grants | None,
+        outcomes: Mapping[int, Outcome],
+        sent: dict[int, Sent],
+        silent: set[int],
+    ) -> dict[int, Grants | None]:
+        """Put answers into ``sent`` and rebuild who was lost; who has to make the exchange again, with which grants.
+
+        A host that may have used its grants is ``silent`` from then on: a grant is used once.
+        """
+        lost = {host: outcome for host, outcome in outcomes.items() if isinstance(outcome, Lost)}
+        missed: list[int] = []
+        for host, outcome in outcomes.items():
+            if isinstance(outcome, Answer) and isinstance(outcome.value, Missing):
+                missed.append(host)
+                for source in outcome.value.sources:
+                    lost.setdefault(source, Lost(source, "its parcels were lost with its process"))
+            elif isinstance(outcome, Answer):
+                sent[host] = outcome.value
+            elif isinstance(outcome, Failed):
+                self._failed(max(t, self._done + 1), self._of_host(grants, host), outcome)
+        for host, reason in sorted(lost.items()):
+            clients = _NOBODY if host in silent else self._of_host(grants, host)
+            self._outboxes[host] = self._rebuild(max(t, self._done + 1), clients, reason, step).parcels
+            sent.pop(host, None)
+            silent.add(host)
+        return {host: None if host in silent else grants for host in {*missed, *lost}}
 
     def _finish(self) -> None:
         """Final mixing: gossip on a copy, from its start again if a host is lost on the way."""
@@ -216,6 +287,15 @@ class GraphCoordinator(RoundLoop):
         order = np.argsort(np.concatenate(self._settings.hosts), kind="stable")
         states = {name: np.concatenate([part[name] for part in parts.values()])[order] for name in parts[0]}
         self._emit({"kind": "states", "round": t, "x0": self.model(), **states})
+
+
+def _replaced(grants: Grants | None, new: Grants) -> Grants:
+    """``grants`` with new ones in place of the same clients' old ones, ascending."""
+    assert grants is not None
+    numbers, events = grants.numbers.copy(), grants.events.copy()
+    where = np.searchsorted(grants.clients, new.clients)
+    numbers[where], events[where] = new.numbers, new.events
+    return replace(grants, numbers=numbers, events=events)
 
 
 def _common_share(headings: list[Heading]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +14,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from ..algorithms.method import Cohort, Method
+from ..algorithms.method import Cohort, Method, State
 from ..algorithms.problems.base import Problem
 from ..algorithms.shards import Shards
 from ..errors import InvalidValue
 from ..privacy.gate import Bound, Granted, NoiseGate
+from .fleet import sleep_until
 from .messages import HostShard
 from .opened import OpenedRecords
 from .state_store import StateStore
@@ -28,18 +30,20 @@ class Neighbourhood:
     """A host's part of the graph.
 
     Attributes:
-        laplacian: ℒ's rows of its own nodes, columns its own nodes and then the ghosts; scipy csr.
+        exchange: rows of the method's matrix for its own nodes, columns its own nodes and then the ghosts; scipy csr.
         mixing: Metropolis weights in the same shape, for plain gossip.
         ghosts: nodes of other hosts that neighbour one of its own, ascending.
         ghosts_of: for each neighbouring host, where its nodes stand among the ghosts.
         rows_for: for each neighbouring host, the own rows that it needs, ascending.
+        degree: the largest degree of the whole graph.
     """
 
-    laplacian: Any
+    exchange: Any
     mixing: Any
     ghosts: np.ndarray
     ghosts_of: dict[int, np.ndarray]
     rows_for: dict[int, np.ndarray]
+    degree: int = 0
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,7 @@ class HostSpec:
         state_path: the file that keeps the states across a loss of the process; ``None`` for memory alone.
         neighbourhood: its part of the graph, for methods over one.
         threads: torch threads of this process; ``None`` leaves them as they are.
+        per_edge: whether messages between neighbours may be lost, so that the exchange goes by edges.
         device: ``cpu`` or ``cuda``: where its records and its work are.
     """
 
@@ -77,6 +82,7 @@ class HostSpec:
     neighbourhood: Neighbourhood | None = None
     threads: int | None = None
     device: str = "cpu"
+    per_edge: bool = False
 
 
 class Host:
@@ -94,13 +100,29 @@ class Host:
         self._row_of = {int(client): row for row, client in enumerate(spec.clients)}
         self._start = torch.as_tensor(spec.start, dtype=self._dtype, device=self._device)
         path = None if spec.state_path is None else Path(spec.state_path)
-        self._states = StateStore(spec.method.init(self._start), len(spec.clients), path, self._device)
+        self._states = StateStore(self._beginning(spec), len(spec.clients), path, self._device)
         opened = None if path is None else path.with_suffix(".records")
         self._opened = OpenedRecords(self._shards, spec.clients, opened) if spec.method.opens else None
 
     def ping(self) -> int:
         """The process id: the host is there."""
         return os.getpid()
+
+    @property
+    def states_kept(self) -> StateStore:
+        """Its clients' states, for whoever keeps a copy of them."""
+        return self._states
+
+    def states_replaced(self) -> None:
+        """Take note that all states were replaced by those of a copy."""
+
+    def linger(self, due: np.ndarray) -> None:
+        """Sleep, for each of some clients at the same time, until its time (of ``time.time``) has passed."""
+        asyncio.run(sleep_until(due))
+
+    def _beginning(self, spec: HostSpec) -> State:
+        """The public state ``{name: [·]}`` in which every client starts."""
+        return spec.method.init(self._start)
 
     def _held(self, shard: HostShard) -> Shards:
         held = Shards.from_flat(shard.features, shard.labels, shard.offsets)
@@ -149,12 +171,15 @@ class Host:
         where = torch.from_numpy(slots).to(self._device)
         return slots, Cohort(self._problem, self._shards, where, clients, sizes, weights)
 
+    def _bound(self, cohort: Cohort, round: int) -> Bound:
+        return self._spec.method.bound(self._problem, cohort.sizes, cohort.weights, round)
+
     def _gate(self, cohort: Cohort, round: int, numbers: np.ndarray, events: np.ndarray) -> NoiseGate:
         spec = self._spec
         if len(events) and events[0] < 0:  # not charged: nothing gets out, and no noise is known of
             nothing = np.zeros(len(events))
             return NoiseGate(Granted(round, cohort.clients, numbers, nothing), Bound(nothing, parts=0), spec.noise_key)
-        bound = spec.method.bound(self._problem, cohort.sizes, cohort.weights, round)
+        bound = self._bound(cohort, round)
         granted = Granted(round, cohort.clients, numbers, spec.noise_multipliers[events])
         injected = None
         if spec.injected is not None and round > 0:

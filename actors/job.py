@@ -43,14 +43,16 @@ class LedgerSpec:
         from ..privacy.ledger import Ledger
 
         plan = self.plan
-        Ledger(self.path, self.clients, delta=plan.delta, budgets=plan.budgets, caps=None, meta=self.meta).close()
+        Ledger(self.path, self.clients, delta=plan.delta, budgets=plan.budgets, caps=plan.caps, meta=self.meta).close()
 
     def open(self) -> Any:
         """The ledger, with the plan's events registered and its planned accounts certified against the budgets."""
         from .run_ledger import RunLedger
 
         plan = self.plan
-        ledger = RunLedger(self.path, self.clients, delta=plan.delta, budgets=plan.budgets, caps=None, meta=self.meta)
+        ledger = RunLedger(
+            self.path, self.clients, delta=plan.delta, budgets=plan.budgets, caps=plan.caps, meta=self.meta
+        )
         ledger.register(plan.events)
         within = ledger.certify(plan.planned)
         if self.meta["mode"] == "total" and not within.all():
@@ -105,12 +107,45 @@ def run_inline(job: Job, listen: Listener) -> Finished:
         torch.set_num_threads(threads)
 
 
+_to_stop: list[Callable[[], object]] = []
+_asked = threading.Event()
+
+
+def interrupt() -> None:
+    """Ask the run of this process to stop as Ctrl-C would, from any thread; one that has yet to begin stops as it begins."""
+    _asked.set()
+    for stop in list(_to_stop):
+        stop()
+
+
 @contextmanager
 def on_interrupt(stop: Callable[[], object]) -> Iterator[None]:
-    """Turn the first SIGINT or SIGTERM into a request to stop; a second SIGINT interrupts at once.
+    """Turn the first SIGINT or SIGTERM, or ``interrupt``, into a request to stop; a second SIGINT interrupts at once.
 
-    Outside the main thread signals cannot be handled, and nothing is changed.
+    Outside the main thread signals cannot be handled, and are left as they are.
     """
+    _to_stop.append(stop)
+    try:
+        if _asked.is_set():
+            stop()
+        with _on_signal(stop):
+            yield
+    finally:
+        _to_stop.remove(stop)
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """From here on a signal asks for a stop even while the run is still being set up: it then stops as it begins."""
+    with on_interrupt(_asked.set):
+        try:
+            yield
+        finally:
+            _asked.clear()
+
+
+@contextmanager
+def _on_signal(stop: Callable[[], object]) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -8,7 +8,7 @@ import shutil
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -17,13 +17,18 @@ import numpy as np
 
 from ..errors import DualfedError
 from ..privacy.grants import Grants
+from .client_errors import events_of
 from .fleet import Fleet
 from .ledger_port import LedgerPort
-from .messages import Answer, Failed, Lost, Outcome
+from .messages import Answer, ClientError, Failed, Lost, Outcome
+from .policies import OnError
+from .rounds_in_time import RoundsInTime
+from .timing import Timekeeper, TimeSettings
 
 if TYPE_CHECKING:
     from .plan import Plan
 
+_REBUILDS = 5
 Ending = Literal["completed", "stopped", "exhausted", "failed"]
 
 
@@ -55,10 +60,13 @@ class RunSettings:
         folder: the run's folder, or None to keep nothing on disk.
         state_is_released: whether checkpoints hold only released values.
         mixing_rounds, final_mixing: exchanges without data after each release, and at the end.
-        messages: vectors that the graph's edges carry in one exchange, 2|E|.
         numbers_down, numbers_up: what a client of a server receives and uploads in a round; None: dim.
         fresh_uploads: whether the server adds up the uploads of the round alone, not every client's last.
         server: ``[S]`` the state that the server itself starts with, or None where it keeps none.
+        messages: clients' messages that the graph's edges carry in one exchange, 2|E|.
+        message_length: numbers in one of them; d where clients share their model alone.
+        time: what takes how long and what a straggler means; None where nothing takes time.
+        on_error, retries: what a client's error means for the run, and how often it may try again.
     """
 
     rounds: int
@@ -77,6 +85,10 @@ class RunSettings:
     numbers_up: int | None = None
     fresh_uploads: bool = False
     server: np.ndarray | None = None
+    message_length: int = 0
+    time: TimeSettings | None = None
+    on_error: OnError = "stop"
+    retries: int = 2
 
     @property
     def clients(self) -> int:
@@ -115,11 +127,21 @@ class RoundLoop(ABC):
         for host, members in enumerate(settings.hosts):
             self._host_of[members] = host
         self._exhausted = np.zeros(settings.clients, dtype=bool)
-        self._counters = {"bytes_down": 0, "bytes_up": 0, "refused": 0, "lost": 0}
+        self._counters: dict[str, Any] = {"bytes_down": 0, "bytes_up": 0, "refused": 0, "lost": 0}
+        if settings.on_error != "stop":
+            self._counters["errors"] = 0
+        if settings.time is not None:
+            self._counters["simulated_s"] = 0.0
+        self._time: RoundsInTime | None = None if settings.time is None else self._clock(settings.time)
         self._clipped = np.zeros(2, dtype=np.int64)  # clipped releases, all releases, since the last evaluation
         self._done = 0
         self._failure: Failed | None = None
         self._failed_where = ""
+
+    def _clock(self, settings: TimeSettings) -> RoundsInTime:
+        """Simulated time, for a run in which something takes time."""
+        keeper = Timekeeper(settings, self._settings.clients)
+        return RoundsInTime(keeper, self._fleet, self._host_of, self._emit, self._recorder)
 
     @abstractmethod
     def model(self) -> np.ndarray:
@@ -159,6 +181,8 @@ class RoundLoop(ABC):
         try:
             ending = self._rounds()
         finally:
+            if self._time is not None:
+                self._time.report(self._done)
             self._recorder.flush()
         self._emit({"kind": "ended", "round": self._done, "ending": ending})
         self._recorder.flush()
@@ -171,15 +195,27 @@ class RoundLoop(ABC):
         self._emit({"kind": "started", "round": 0, "processes": self._fleet.processes()})
         checkpoint = latest_checkpoint(self._settings.checkpoints)
         if checkpoint is None:
-            self._enter(self._fleet.everyone("enter"), None)
+            self._enter(self._everyone("enter"), None)
             self._ask(0)
             return
         saved = json.loads((checkpoint / "state.json").read_text())
         self._done = saved["round"]
         self._exhausted[saved["exhausted"]] = True
         self._counters = saved["counters"]
-        self._enter(self._fleet.everyone("restore", str(checkpoint)), checkpoint)
+        if self._time is not None:
+            self._time.load(saved["time"])
+        self._enter(self._everyone("restore", str(checkpoint)), checkpoint)
         self._emit({"kind": "resumed", "round": self._done})
+
+    def _everyone(self, name: str, *arguments: Any) -> dict[int, Outcome]:
+        """Call all hosts before the first round; one that is lost meanwhile is started again."""
+        outcomes = self._fleet.everyone(name, *arguments)
+        for _attempt in range(_REBUILDS):
+            lost = [host for host, outcome in outcomes.items() if isinstance(outcome, Lost)]
+            for host in lost:
+                self._fleet.rebuild(host)
+            outcomes |= self._fleet.gather({host: self._fleet.call(host, name, *arguments) for host in lost})
+        return outcomes
 
     def _rounds(self) -> Ending:
         settings, last = self._settings, self._settings.rounds
@@ -187,10 +223,15 @@ class RoundLoop(ABC):
         while self._done < last:
             t = self._done + 1
             began = time.perf_counter()
-            grants = self._granted(t, reservation)
+            granted = self._granted(t, reservation)
+            grants = granted if self._time is None else self._time.schedule(t, granted, self._counters)
             reservation = self._reserve(t + 1)  # before the work, which in one process takes until it is done
             tickets = self._send(t, grants)
             outcomes = self._fleet.gather(tickets)
+            if settings.on_error != "stop":
+                outcomes = self._despite_errors(t, outcomes)
+            if self._time is not None:
+                self._time.wait()
             released, busy = self._absorb(t, grants, outcomes)
             if self._failure is not None:
                 self._withdraw(reservation)
@@ -201,10 +242,11 @@ class RoundLoop(ABC):
                 {
                     "kind": "round",
                     "round": t,
-                    "participants": 0 if grants is None else len(grants.clients),
+                    "participants": 0 if granted is None else len(granted.clients),
                     "released": released,
                     "seconds": time.perf_counter() - began,
                     "host_seconds": busy,
+                    **({} if self._time is None else {"simulated_s": self._time.now}),
                 }
             )
             if settings.record_states:
@@ -233,8 +275,12 @@ class RoundLoop(ABC):
             return None
         chosen = self._plan.participants[t - 1]
         willing = chosen[~self._exhausted[chosen]]
-        if not len(willing):
-            return None
+        if self._time is not None:
+            willing = self._time.present(willing, t)
+        return self._ask_for(t, willing) if len(willing) else None
+
+    def _ask_for(self, t: int, willing: np.ndarray) -> Any:
+        """Start a reservation, or give the grants of a round that is not charged."""
         events = self._plan.events_of(t, willing)
         if events[0] < 0:  # a round that reveals nothing new: nobody is asked, and its gate lets nothing out
             return Grants(t, willing, np.full(len(willing), -1), events)
@@ -263,6 +309,22 @@ class RoundLoop(ABC):
             error = {"error": str(outcome.error), "trace": outcome.trace}
             self._emit({"kind": "failed", "round": t, "host": outcome.host, "clients": clients.tolist(), **error})
 
+    def _despite_errors(self, t: int, outcomes: dict[int, Outcome]) -> dict[int, Outcome]:
+        """Tell the errors of clients and let them try again, if they may; the outcomes with what that came to."""
+        return outcomes
+
+    def _tell_errors(self, t: int, errors: Sequence[ClientError]) -> None:
+        if errors:
+            for event in events_of(t, errors, first=not self._counters.get("errors")):
+                self._emit(event)
+            self._counters["errors"] = self._counters.get("errors", 0) + len(errors)
+
+    def _grant_again(self, t: int, errors: Sequence[ClientError]) -> Grants | None:
+        """New grants, charged, for clients that raised; None where nobody may try again."""
+        clients = np.sort(np.array([error.client for error in errors], dtype=np.int64))
+        grants = self._granted(t, self._ask_for(t, clients))
+        return grants if grants is not None and len(grants) else None
+
     def _void_from(self, t: int) -> int:
         """The first stamp of round ``t``: what a host wrote from then on does not count if the round does not."""
         return t
@@ -275,9 +337,13 @@ class RoundLoop(ABC):
         return to their last release. The answer to ``take_back``."""
         self._counters["lost"] += len(clients)
         self._emit({"kind": "lost", "round": t, "host": lost.host, "clients": clients.tolist(), "reason": lost.reason})
-        self._fleet.rebuild(lost.host)
-        ticket = self._fleet.call(lost.host, "take_back", self._void_from(t) if void_from is None else void_from)
-        answer = self._value(self._fleet.gather({lost.host: ticket})[lost.host])
+        for _attempt in range(_REBUILDS):  # what was started on a node that is about to be lost is lost with it
+            self._fleet.rebuild(lost.host)
+            ticket = self._fleet.call(lost.host, "take_back", self._void_from(t) if void_from is None else void_from)
+            outcome = self._fleet.gather({lost.host: ticket})[lost.host]
+            if not isinstance(outcome, Lost):
+                break
+        answer = self._value(outcome)
         self._emit({"kind": "rebuilt", "round": t, "host": lost.host, "processes": self._fleet.processes()})
         return answer
 
@@ -308,6 +374,8 @@ class RoundLoop(ABC):
             "counters": self._counters,
             "journal": self._ledger.answer(self._ledger.ask("where")),
         }
+        if self._time is not None:
+            state["time"] = self._time.save()
         (partial / "state.json").write_text(json.dumps(state))
         os.replace(partial, root / f"round-{self._done:08d}")
         for older in sorted(root.glob("round-*"))[:-1]:

@@ -19,6 +19,15 @@ class HostShard:
 
 
 @dataclass(frozen=True)
+class ClientError:
+    """A client's own code raised: what, and its traceback as text."""
+
+    client: int
+    error: str
+    trace: str
+
+
+@dataclass(frozen=True)
 class RoundTask:
     """One round's work for one host.
 
@@ -26,6 +35,7 @@ class RoundTask:
         round: t, from 1.
         total: float64, what the method makes its broadcast of: the sum of uploads ``[U]``, or the server's state ``[S]``.
         clients: ``[k]`` granted clients of this host, ascending; numbers, events: their grants.
+        isolate: leave out clients that raise, and answer with their errors.
     """
 
     round: int
@@ -33,6 +43,7 @@ class RoundTask:
     clients: np.ndarray
     numbers: np.ndarray
     events: np.ndarray
+    isolate: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,6 +62,17 @@ class RoundResult:
     clipped: int
     seconds: float
     uploads: int
+    errors: tuple[ClientError, ...] = ()
+
+
+@dataclass(frozen=True)
+class Worked:
+    """A host's answer where results are kept aside until it is known whether they count."""
+
+    host: int
+    clipped: int
+    seconds: float
+    errors: tuple[ClientError, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -84,6 +106,9 @@ class StepTask:
         step: the number of the exchange, from 1; rows are stamped with it.
         round: the release round t, or 0 for an exchange without data.
         clients, numbers, events: the grants of this host's clients that release; empty where none do.
+        heard: by edge of this host's clients, sorted by client and neighbour, whether the neighbour's last message came
+            through; None: all of them.
+        isolate: let clients that raise add nothing (Δ̃ = 0), and answer with their errors.
     """
 
     step: int
@@ -91,6 +116,8 @@ class StepTask:
     clients: np.ndarray
     numbers: np.ndarray
     events: np.ndarray
+    heard: np.ndarray | None = None
+    isolate: bool = False
 
 
 @dataclass(frozen=True)
@@ -103,6 +130,7 @@ class StepResult:
     clipped: int
     counts: dict[str, int]
     seconds: float
+    errors: tuple[ClientError, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import ray
-from ray.exceptions import ObjectLostError, RayActorError, RayTaskError
+from ray.exceptions import ObjectLostError, RayActorError, RayError, RayTaskError
 
 from .fleet import Fleet
 from .messages import Answer, Failed, HostShard, Lost, Missing, Outcome, Parcel, Sent
+from .mirror import Mirrored
+from .nodes import Spread
 
 if TYPE_CHECKING:
     from .host import HostSpec
@@ -27,11 +31,15 @@ class _HostActor:
     Parcels are put into the object store by the host that made them and fetched by the host that opens them.
     """
 
-    def __init__(self, spec: HostSpec, shard: HostShard, test: HostShard) -> None:
+    def __init__(self, spec: HostSpec, shard: HostShard, test: HostShard, home: str, mirror: Any) -> None:
         from .hosts import make_host
 
         _keep_freed_memory()
-        self._host = make_host(spec, shard, test)
+        path = spec.state_path
+        if mirror is None or path is None or ray.get_runtime_context().get_node_id() == home:
+            self._call = _plainly(make_host(spec, shard, test))
+        else:
+            self._call = Mirrored(make_host(replace(spec, state_path=None), shard, test), path, mirror).call
 
     def call(self, name: str, *arguments: Any) -> Any:
         opened = []
@@ -42,12 +50,16 @@ class _HostActor:
                     return Missing(missing)
                 argument = contents
             opened.append(argument)
-        answer = getattr(self._host, name)(*opened)
+        answer = self._call(name, *opened)
         if isinstance(answer, Sent):
             return Sent(
                 answer.value, {host: Parcel(ray.put(parcel.content)) for host, parcel in answer.parcels.items()}
             )
         return answer
+
+
+def _plainly(host: Any) -> Callable[..., Any]:
+    return lambda name, *arguments: getattr(host, name)(*arguments)
 
 
 def _keep_freed_memory() -> None:
@@ -84,18 +96,30 @@ class RayFleet(Fleet):
     Args:
         specs: references to what each host is (``HostSpec``), never opened here: the coordinator needs no torch.
         shards, test: references to their records in the object store, one copy a node.
+        home: the node with the run's folder; mirror: keeps the states of hosts on other nodes. Without one all hosts are
+            on the home node.
     """
 
-    def __init__(self, specs: Sequence[Any], shards: Sequence[Any], test: Any, gpus_per_host: float = 0.0) -> None:
+    def __init__(
+        self,
+        specs: Sequence[Any],
+        shards: Sequence[Any],
+        test: Any,
+        home: str,
+        gpus_per_host: float = 0.0,
+        mirror: Any = None,
+    ) -> None:
         self.hosts = len(specs)
         self._specs, self._shards, self._test = specs, shards, test
-        actor = ray.remote(_HostActor)
+        self._home, self._mirror = home, mirror
+        self._spread = Spread(gpus_per_host, home if mirror is None else None)
         # num_cpus=0: clients share the machine's cores; a reservation of cores would limit how many fit.
-        self._actor = actor.options(num_cpus=0, num_gpus=gpus_per_host, max_restarts=0, scheduling_strategy="SPREAD")
+        self._options = {"num_cpus": 0, "num_gpus": gpus_per_host, "max_restarts": 0}
         self._members = [self._start(host) for host in range(self.hosts)]
 
     def _start(self, host: int) -> Any:
-        return self._actor.remote(self._specs[host], self._shards[host], self._test)
+        placed = ray.remote(_HostActor).options(**self._options, scheduling_strategy=self._spread.place(host))
+        return placed.remote(self._specs[host], self._shards[host], self._test, self._home, self._mirror)
 
     def call(self, host: int, name: str, *arguments: Any) -> Any:
         return self._members[host].call.remote(name, *arguments)
@@ -103,14 +127,14 @@ class RayFleet(Fleet):
     def gather(self, tickets: Mapping[int, Any]) -> dict[int, Outcome]:
         try:
             return {host: Answer(host, value) for host, value in zip(tickets, ray.get(list(tickets.values())))}
-        except (RayActorError, RayTaskError):
+        except (RayActorError, RayTaskError, ObjectLostError):
             return {host: self._outcome(host, ticket) for host, ticket in tickets.items()}
 
     @staticmethod
     def _outcome(host: int, ticket: Any) -> Outcome:
         try:
             return Answer(host, ray.get(ticket))
-        except RayActorError as error:
+        except (RayActorError, ObjectLostError) as error:  # the process, or its node with the answer
             return Lost(host, str(error).strip().splitlines()[0])
         except RayTaskError as error:
             cause = error.cause if isinstance(error.cause, Exception) else error
@@ -119,10 +143,14 @@ class RayFleet(Fleet):
             )
 
     def rebuild(self, host: int) -> None:
+        with contextlib.suppress(RayError):
+            ray.kill(self._members[host])  # it may only have been out of reach
         self._members[host] = self._start(host)
 
     def processes(self) -> list[int]:
-        return [int(pid) for pid in ray.get([member.call.remote("ping") for member in self._members])]
+        pings = {host: self.call(host, "ping") for host in range(self.hosts)}
+        outcomes = self.gather(pings).values()
+        return [int(outcome.value) if isinstance(outcome, Answer) else 0 for outcome in outcomes]
 
     def close(self) -> None:
         for member in self._members:

@@ -3,61 +3,39 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import ray
-from ray.exceptions import RayActorError, RayError, RayTaskError
+from ray.exceptions import RayActorError, RayError
 
 from ..errors import RunBroken
 from .cluster import local_cluster
-from .job import Finished, Job, LedgerSpec, Listener, on_interrupt
-from .ledger_port import LedgerPort
+from .job import Finished, Job, Listener, on_interrupt
+from .ledger_actor import RayLedger, result, start_ledger, whereabouts
 from .loop import Ending, Recorder, RoundLoop, RunSettings
+from .mirror import start_mirror
+from .nodes import nodes, on_node
 from .plan import Plan
 from .ray_fleet import RayFleet
-
-if TYPE_CHECKING:
-    from ..privacy.ledger import Grants, Refusal
+from .run_gauges import RunGauges
 
 _POLL_S = 0.2
 
 
-class LedgerActor:
-    """Keeps the ledger in a process of its own. Restarted from its journal if it is lost."""
+def _carry_own_files() -> None:
+    """Methods from a user's own file travel with their code: no other process can import them by name."""
+    from ..algorithms.own_file import MODULES
 
-    def __init__(self, spec: LedgerSpec) -> None:
-        self._ledger = spec.open()
-
-    def call(self, name: str, *arguments: Any) -> Any:
-        return getattr(self._ledger, name)(*arguments)
-
-
-class RayLedger(LedgerPort):
-    """The ledger's actor. While it is away nothing is granted, so nothing is released."""
-
-    def __init__(self, actor: Any) -> None:
-        self._actor = actor
-
-    def reserve(self, round: int, clients: np.ndarray, events: np.ndarray) -> Any:
-        return self._actor.call.remote("reserve", round, clients, events)
-
-    def collect(self, ticket: Any) -> tuple[Grants, list[Refusal]]:
-        grants, refusals = _get(ticket)
-        return grants, refusals
-
-    def void(self, grants: Grants) -> None:
-        _get(self._actor.call.remote("void", grants))
-
-    def ask(self, name: str, *arguments: Any) -> Any:
-        return self._actor.call.remote(name, *arguments)
-
-    def answer(self, ticket: Any) -> Any:
-        return _get(ticket)
+    for name, module in list(sys.modules.items()):
+        if name.startswith(MODULES):
+            ray.cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
 class CoordinatorActor:
@@ -74,13 +52,19 @@ class CoordinatorActor:
         recorder: Recorder,
         loop: type[RoundLoop],
         gpus_per_host: float,
+        labels: dict[str, str],
+        home: str,
+        mirror: Any,
     ) -> None:
-        self._fleet = RayFleet(specs, shards, test, gpus_per_host)
+        self._fleet = RayFleet(specs, shards, test, home, gpus_per_host, mirror)
         self._events: deque[dict[str, Any]] = deque(maxlen=100_000)
         self._count, self._changed = 0, threading.Condition()
-        self._coordinator = loop(settings, plan, self._fleet, RayLedger(ledger), recorder, self._heard)
+        self._gauges = RunGauges(labels, plan.budgets)
+        self._ledger = RayLedger(ledger)
+        self._coordinator = loop(settings, plan, self._fleet, self._ledger, recorder, self._heard)
 
     def run(self) -> tuple[Ending, np.ndarray]:
+        self._heard({"kind": "placed", "round": 0, "coordinator": os.getpid(), "ledger": self._ledger.process()})
         ending = self._coordinator.run()
         return ending, self._coordinator.model()
 
@@ -96,6 +80,7 @@ class CoordinatorActor:
             return self._count, list(self._events)[-fresh:] if fresh > 0 else []
 
     def _heard(self, event: dict[str, Any]) -> None:
+        self._gauges.take(event)
         with self._changed:
             self._events.append(event)
             self._count += 1
@@ -103,8 +88,9 @@ class CoordinatorActor:
 
 
 def run_ray(job: Job, listen: Listener, cpus: int) -> Finished:
-    """Run on a Ray cluster of this process's own. Ctrl-C ends after the round in progress.
+    """Run on the cluster that this process is connected to, or on one of its own. Ctrl-C ends after the round in progress.
 
+    Whatever reads and writes the run's folder is on this node: ledger, coordinator and the mirror of states elsewhere.
     Raises what a client or the ledger raised, as it was raised there.
     """
     stopping = threading.Event()
@@ -113,37 +99,28 @@ def run_ray(job: Job, listen: Listener, cpus: int) -> Finished:
     def stop() -> None:
         stopping.set()
         for actor in started:
-            actor.request_stop.remote()
+            with contextlib.suppress(Exception):  # one that has ended meanwhile needs no stop
+                actor.request_stop.remote()
 
     # From the first moment on: an interrupt while Ray starts becomes a stop after the first round.
+    _carry_own_files()
     with on_interrupt(stop), local_cluster(cpus):
-        ledger: Any = (
-            ray.remote(LedgerActor).options(num_cpus=0, max_restarts=-1, max_task_retries=-1).remote(job.ledger)
-        )
-        coordinator: Any = (
-            ray.remote(CoordinatorActor)
-            .options(num_cpus=0, max_concurrency=4)
-            .remote(
-                job.settings,
-                job.plan,
-                [ray.put(spec) for spec in job.specs],
-                [ray.put(shard) for shard in job.shards],
-                ray.put(job.test),
-                ledger,
-                job.recorder,
-                job.loop,
-                job.gpus_per_host,
-            )
-        )
+        home = ray.get_runtime_context().get_node_id()
+        mirror = start_mirror(home) if len(nodes()) > 1 else None
+        ledger: Any = start_ledger(job.ledger, home)
+        listen({"kind": "connected", "round": 0, **whereabouts(job.ledger)})
+        coordinator = _start_coordinator(job, ledger, home, mirror)
         try:
             running = coordinator.run.remote()
             started.append(coordinator)
             if stopping.is_set():
                 stop()
             _watch(coordinator, running, listen)
-            ending, model = _get(running)
+            ending, model = result(running)
             return Finished(ending, model)
-        except RayActorError:
+        except RayActorError as error:
+            if "creation task" in str(error):  # not lost: a defect
+                raise
             raise RunBroken(
                 f"the coordinator's process was lost; go on with `dualfed resume {job.settings.folder}`"
             ) from None
@@ -151,8 +128,30 @@ def run_ray(job: Job, listen: Listener, cpus: int) -> Finished:
             with contextlib.suppress(RayError):
                 # Closing folds the write-ahead log into the journal; a journal that is not closed is whole all the same.
                 ray.get(ledger.call.remote("close"), timeout=10)
-            for actor in (coordinator, ledger):  # the hosts belong to the coordinator and end with it
-                ray.kill(actor)
+            for actor in (coordinator, ledger, mirror):  # the hosts belong to the coordinator and end with it
+                if actor is not None:
+                    ray.kill(actor)
+
+
+def _start_coordinator(job: Job, ledger: Any, home: str, mirror: Any) -> Any:
+    return (
+        ray.remote(CoordinatorActor)
+        .options(num_cpus=0, max_concurrency=4, scheduling_strategy=on_node(home))
+        .remote(
+            job.settings,
+            job.plan,
+            [ray.put(spec) for spec in job.specs],
+            [ray.put(shard) for shard in job.shards],
+            ray.put(job.test),
+            ledger,
+            job.recorder,
+            job.loop,
+            job.gpus_per_host,
+            {"run": job.ledger.meta["run"], "name": job.name, "status": job.ledger.meta["status"]},
+            home,
+            mirror,
+        )
+    )
 
 
 def _watch(coordinator: Any, running: Any, listen: Listener) -> None:
@@ -167,12 +166,3 @@ def _watch(coordinator: Any, running: Any, listen: Listener) -> None:
             listen(event)
         if not over:
             time.sleep(_POLL_S / 4)  # gather a few events a call instead of one
-
-
-def _get(ticket: Any) -> Any:
-    try:
-        return ray.get(ticket)
-    except RayTaskError as error:
-        if isinstance(error.cause, Exception):
-            raise error.cause from None
-        raise

@@ -7,16 +7,15 @@ what it last wrote (SPEC section 5, rule 4).
 
 from __future__ import annotations
 
-import mmap
-import os
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from .state_file import StateLayout, Versions, opened
+
 _NEVER = 0
-_ALIGNED = 64  # rows: any row length then fills whole cache lines, in float32 too
 
 
 class StateStore:
@@ -37,31 +36,17 @@ class StateStore:
         self._start, self._n = {name: row.cpu() for name, row in start.items()}, n
         self.dtype = next(iter(start.values())).dtype
         self._d = {name: row.numel() for name, row in start.items()}
-        item = torch.empty(0, dtype=self.dtype).element_size()
-        # Both versions start at a multiple of 64 bytes: with another alignment a matrix product gives other last bits.
-        self._spaced = -(-n // _ALIGNED) * _ALIGNED
-        sizes = [2 * self._spaced * 8] + [2 * self._spaced * self._d[name] * item for name in self.names]
-        self._buffer = self._open(path, sum(sizes))
+        self.layout = StateLayout(n, self._d, str(self.dtype).removeprefix("torch."))
+        self._spaced = self.layout.spaced
+        self._buffer = opened(path, self.layout.size)
         # Without a file, a version that everyone wrote at once is kept as it came, and copied only if parts are asked for.
         self._adopts, self._adopted = path is None, dict[int, dict[str, Tensor]]()
-        offset = sizes[0]
         self.stamps = np.frombuffer(self._buffer, dtype=np.int64, count=2 * n).reshape(2, n)
         self._rows: dict[str, Tensor] = {}
-        for name, size in zip(self.names, sizes[1:]):
-            flat = torch.frombuffer(self._buffer, dtype=self.dtype, count=size // item, offset=offset)
+        for name, offset in self.layout.offsets.items():
+            count = 2 * self._spaced * self._d[name]
+            flat = torch.frombuffer(self._buffer, dtype=self.dtype, count=count, offset=offset)
             self._rows[name] = flat.view(2 * self._spaced, self._d[name])
-            offset += size
-
-    @staticmethod
-    def _open(path: Path | None, size: int) -> mmap.mmap:
-        if path is None:
-            return mmap.mmap(-1, max(size, 1))
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            os.ftruncate(descriptor, max(size, 1))
-            return mmap.mmap(descriptor, max(size, 1))
-        finally:
-            os.close(descriptor)
 
     @property
     def touched(self) -> np.ndarray:
@@ -136,3 +121,29 @@ class StateStore:
         for round in np.unique(rounds):
             here = np.flatnonzero(rounds == round)
             self.write(slots[here], int(round), {name: rows[torch.from_numpy(here)] for name, rows in state.items()})
+
+    def changed(self, since: np.ndarray) -> list[Versions]:
+        """What differs from a copy whose stamps ``[2, n]`` are ``since``: everything that the copy needs to be the same."""
+        found = []
+        for version in (0, 1):
+            slots = np.flatnonzero(self.stamps[version] != since[version])
+            if len(slots):
+                adopted = self._adopted.get(version)
+                held = slots[self.stamps[version, slots] != _NEVER]
+                where = torch.from_numpy(held if adopted is not None else version * self._spaced + held)
+                rows = {
+                    name: (self._rows[name] if adopted is None else adopted[name]).index_select(0, where).numpy()
+                    for name in self.names
+                }
+                found.append(Versions(version, slots, self.stamps[version, slots].copy(), rows))
+        return found
+
+    def take_over(self, versions: list[Versions]) -> None:
+        """Become the same as the copy that these rows come from."""
+        self._adopted.clear()
+        self.stamps[:] = _NEVER
+        for each in versions:
+            where = torch.from_numpy(each.version * self._spaced + each.slots)
+            for name, rows in each.rows.items():
+                self._rows[name][where] = torch.from_numpy(np.ascontiguousarray(rows)).to(self.dtype)
+            self.stamps[each.version, each.slots] = each.stamps

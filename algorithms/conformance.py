@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -42,6 +43,9 @@ class FixedGate(NoiseGate):
         super().release_rows(value, counts, part)
         draw = generator(b"fixed", "rows", round=self._granted.round, grant=part)
         return torch.from_numpy(draw.standard_normal(value.shape)).to(value.dtype)
+
+    def release_minimiser(self, solve: Callable[[Tensor], Tensor], like: Tensor) -> Tensor:
+        return self.release(torch.zeros_like(like))
 
 
 def check_server_method(
@@ -265,9 +269,16 @@ def check_graph_method(
     """All checks on the method over a graph that ``make`` makes; ``problem`` as in ``check_server_method``."""
     for check in (check_graph_shapes, check_graph_grouping, check_graph_determinism, check_graph_releases_only):
         check(make, problem)
-    check_events(make, problem)
+    check_events(lambda: settled(make, problem), problem)
     check_silence(make, problem)
+    check_mixing_matrix(make, problem)
     check_graph_noise(make, noise_multiplier, problem)
+
+
+def settled(make: Callable[[], GraphMethod], problem: Problem | None = None) -> GraphMethod:
+    """The method that ``make`` makes, on a graph of three clients in a row."""
+    problem, shards = _world(torch.float64, problem)
+    return make().settle(_path(), problem, shards.sizes.numpy())[0]
 
 
 def check_graph_shapes(make: Callable[[], GraphMethod], problem: Problem | None = None) -> None:
@@ -303,8 +314,13 @@ def check_graph_determinism(make: Callable[[], GraphMethod], problem: Problem | 
 
 
 def check_graph_releases_only(make: Callable[[], GraphMethod], problem: Problem | None = None) -> None:
-    """With the gate's answers fixed, neither the states nor the counts depend on the data."""
+    """With the gate's answers fixed, neither the states nor the counts depend on the data.
+
+    A method that says of itself that its state is not a function of its releases (``claimed``) is not asked.
+    """
     method = make()
+    if not method.state_is_released:
+        return
     worlds = [_world(torch.float64, problem, seed) for seed in (1, 2)]
     counted: list[list[dict[str, int]]] = [[], []]
     a, b = (
@@ -322,16 +338,26 @@ def check_silence(make: Callable[[], GraphMethod], problem: Problem | None = Non
     clients = np.arange(len(_SIZES))
     method, _ = make().settle(_path(), problem, shards.sizes.numpy())
     state = play_graph(make(), problem, shards, clients.tolist(), rounds=1)
-    before, pull = {name: rows.clone() for name, rows in state.items()}, _pull(problem, clients, 2, torch.float64)
+    before, pull = {name: rows.clone() for name, rows in state.items()}, _pull(state, method, clients, 2)
     silent = method.advance(state, pull, None, clients, 2)
-    still = method.advance(state, pull, torch.zeros_like(pull), clients, 2)
+    still = method.advance(state, pull, torch.zeros_like(state["x"]), clients, 2)
     for name, rows in silent.items():
         assert torch.equal(rows, still[name]), name
         assert torch.equal(state[name], before[name]), f"{method.name}: the old rows of {name!r} were written to"
 
 
+def check_mixing_matrix(make: Callable[[], GraphMethod], problem: Problem | None = None) -> None:
+    """The matrix of an exchange joins neighbours only, and what is multiplied by it are rows of the state."""
+    network, (problem, _) = _path(), _world(torch.float64, problem)
+    method = settled(make, problem)
+    matrix = method.mixing_matrix(network)
+    assert matrix.shape == (len(_SIZES), len(_SIZES))
+    assert matrix[0, 2] == matrix[2, 0] == 0, f"{method.name}: clients 0 and 2 are no neighbours"
+    assert set(method.shared) <= set(method.init(torch.from_numpy(problem.start(0)))), method.name
+
+
 def check_graph_noise(make: Callable[[], GraphMethod], noise_multiplier: float, problem: Problem | None = None) -> None:
-    """Exactly one release a grant, and noise that moves the states."""
+    """Exactly one release a grant in every round that is charged, and noise that moves the states."""
     method = make()
     problem, shards = _world(torch.float64, problem)
     counted: list[int] = []
@@ -341,11 +367,21 @@ def check_graph_noise(make: Callable[[], GraphMethod], noise_multiplier: float, 
             counted.append(value.shape[0])
             return super().release(value, part)
 
-    noise = {"gate_class": Counting, "noise_multiplier": noise_multiplier}
-    noisy = play_graph(method, problem, shards, [0, 1, 2], rounds=1, **noise)  # type: ignore[arg-type]
-    parts = method.bound(problem, np.array(_SIZES), np.ones(3), 1).parts
+        def release_minimiser(self, solve: Callable[[Tensor], Tensor], like: Tensor) -> Tensor:
+            counted.append(like.shape[0])
+            return super().release_minimiser(solve, like)
+
+    rounds = 3
+    multiplier = noise_multiplier if method.private else 0.0
+    noise: dict[str, Any] = {"gate_class": Counting, "noise_multiplier": multiplier}
+    noisy = play_graph(method, problem, shards, [0, 1, 2], rounds=rounds, **noise)
+    on_path = settled(make, problem)
+    charged = [t for t in range(1, rounds + 1) if on_path.event(problem, _SIZES[0], 1.0, t) is not None]
+    parts = sum(on_path.bound(problem, np.array(_SIZES), np.ones(3), t).parts for t in charged)
     assert sum(counted) == 3 * parts, f"{method.name}: {sum(counted)} releases for {3 * parts} granted"
-    assert not torch.allclose(noisy["x"], play_graph(method, problem, shards, [0, 1, 2], rounds=1)["x"])
+    if method.private:
+        exact = play_graph(method, problem, shards, [0, 1, 2], rounds=rounds)
+        assert not torch.allclose(noisy["x"], exact["x"])
 
 
 def play_graph(
@@ -361,19 +397,22 @@ def play_graph(
 ) -> State:
     """Some rounds of some clients against pulls that do not depend on them; their state rows."""
     ids = np.array(clients)
-    settled, _ = method.settle(_path(), problem, shards.sizes.numpy())
+    on_path, _ = method.settle(_path(), problem, shards.sizes.numpy())
     sizes, weights = shards.sizes.numpy()[ids], np.ones(len(ids))
     cohort = Cohort(problem, shards, torch.from_numpy(ids), ids, sizes, weights)
     start = torch.from_numpy(problem.start(0)).to(shards.features.dtype)
-    state = {name: row.expand(len(ids), -1) for name, row in settled.init(start).items()}
+    state = {name: row.expand(len(ids), -1) for name, row in on_path.init(start).items()}
     for t in range(1, rounds + 1):
-        pull = _pull(problem, ids, t, start.dtype)
+        pull = _pull(state, on_path, ids, t)
+        if on_path.event(problem, int(sizes[0]), 1.0, t) is None:
+            state = on_path.advance(state, pull, None, ids, t)
+            continue
         granted = Granted(t, ids, np.full(len(ids), t - 1), np.full(len(ids), noise_multiplier))
-        gate = gate_class(granted, settled.bound(problem, sizes, weights, t), noise_key(0))
-        found = settled.increment(state, pull, cohort, gate, t)
+        gate = gate_class(granted, on_path.bound_at(problem, sizes, weights, ids, t), noise_key(0))
+        found = on_path.increment(state, pull, cohort, gate, t)
         if counts is not None:
             counts.append(found.counts)
-        state = settled.advance(state, pull, found.released, ids, t)
+        state = on_path.advance(state, pull, found.released, ids, t)
     return state
 
 
@@ -385,9 +424,12 @@ def _path() -> Network:
         lambda_max=3.0,
         check_stability=lambda rho, gains: 3.0 * rho * float(np.max(gains)),
         curvature_warning=lambda *_: None,
+        laplacian=np.array([[1.0, -1, 0], [-1, 2, -1], [0, -1, 1]]),
+        metropolis=np.array([[2.0, 1, 0], [1, 1, 1], [0, 1, 2]]) / 3,
     )
 
 
-def _pull(problem: Problem, clients: np.ndarray, t: int, dtype: torch.dtype) -> Tensor:
-    rows = [generator(b"public", "pull", int(client), t).standard_normal(problem.dim) for client in clients]
-    return torch.from_numpy(0.1 * np.stack(rows)).to(dtype)
+def _pull(state: State, method: GraphMethod, clients: np.ndarray, t: int) -> Tensor:
+    length = sum(state[name].shape[1] for name in method.shared)
+    rows = [generator(b"public", "pull", int(client), t).standard_normal(length) for client in clients]
+    return torch.from_numpy(0.1 * np.stack(rows)).to(state["x"].dtype)

@@ -53,7 +53,6 @@ class Method(ABC):
     name: ClassVar[str]
     family: ClassVar[Literal["server", "graph"]]
     source: ClassVar[str]
-
     private: ClassVar[bool] = True
     """Whether it can protect records at all; a reference without noise cannot, and is refused where that is asked for."""
     opens: ClassVar[bool] = False
@@ -96,6 +95,10 @@ class Method(ABC):
         """The sensitivity of what round ``t`` releases, for clients with ``sizes`` and ``weights`` ``[C]``; not asked
         for a round without an event."""
 
+    def noise_growth(self, t: int) -> float:
+        """Round ``t``'s noise multiplier over that of a round with 1: a schedule of its own; else all are alike."""
+        return 1.0
+
     def compile(self, problem: Problem, dtype: str) -> None:  # noqa: B027 (most methods compile nothing)
         """Compile what the hosts will need, once and to disk, before many processes would do it at the same time."""
 
@@ -113,6 +116,7 @@ class Network:
         lambda_max: the largest eigenvalue of its Laplacian.
         check_stability: (ρ, gains a ``[N]``) → aρλ_max; raises UnstablePenalty outside (0, 8/3).
         curvature_warning: (aρλ_max, τ, α, L) → a sentence where losses may upset that, or None.
+        laplacian: ℒ = D − A; metropolis: the Metropolis weights W, doubly stochastic. scipy csr ``[N, N]``.
     """
 
     clients: int
@@ -120,6 +124,8 @@ class Network:
     lambda_max: float
     check_stability: Callable[[float, np.ndarray], float]
     curvature_warning: Callable[[float, int, float, float], str | None]
+    laplacian: Any = None
+    metropolis: Any = None
 
 
 @dataclass(frozen=True)
@@ -149,13 +155,26 @@ def sum_of_directions(value: Tensor) -> Tensor:
 class GraphMethod(Method):
     """A method over a neighbour graph: each round a client sees its neighbours' released states, and releases its own.
 
-    Hosts compute ``pull`` = ℒx, the Laplacian times the released states, for their own clients; that product is all that
-    a client learns of its neighbours.
+    Hosts compute ``pull``, a matrix times the vectors that clients share, for their own clients; that product is all that
+    a client learns of its neighbours. The matrix is the Laplacian (``pull`` = ℒx) or what ``mixing_matrix`` gives, and
+    the vectors are the state rows named in ``shared``, side by side: ``[n, d·k]`` for k rows of length d. What is shared
+    must be a function of what the gate let out and of public values.
     """
 
     family: ClassVar[Literal["server", "graph"]] = "graph"
-    mixing_rounds: int
-    final_mixing: int
+    per_edge: ClassVar[bool] = False
+    """Whether its state is x, y with a penalty ρ, equal to (Z2, Z9) by edges, so that messages may be lost."""
+    shared: ClassVar[tuple[str, ...]] = ("x",)
+    mixing_rounds: int = 0
+    final_mixing: int = 0
+
+    def mixing_matrix(self, network: Network) -> Any:
+        """The sparse matrix ``[N, N]`` of an exchange, with entries on the graph's edges and the diagonal alone."""
+        return network.laplacian
+
+    def bound_at(self, problem: Problem, sizes: np.ndarray, weights: np.ndarray, clients: np.ndarray, t: int) -> Bound:
+        """``bound`` of the clients with these ids ``[C]``, for a method whose bound depends on where in the graph they are."""
+        return self.bound(problem, sizes, weights, t)
 
     @abstractmethod
     def settle(self, network: Network, problem: Problem, sizes: np.ndarray) -> tuple[GraphMethod, list[str]]:
@@ -170,9 +189,11 @@ class GraphMethod(Method):
 
     @abstractmethod
     def advance(self, state: State, pull: Tensor, increment: Tensor | None, clients: np.ndarray, t: int) -> State:
-        """The next state of all a host's clients from public values alone; ``increment`` is 0 for the silent, None for all.
+        """The next state of all a host's clients from public values alone; in a round without an event all there is.
 
-        ``state``, ``pull``: ``[n, d]``.
+        ``increment`` ``[n, d]`` is 0 for the silent, and None where nobody releases.
+        ``state`` rows ``[n, d]``; ``pull`` ``[n, d·k]``, the matrix times the shared rows; ``clients`` ``[n]`` their ids;
+        ``t`` is 0 in an exchange between rounds (``mixing_rounds``).
         """
 
 

@@ -12,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from ..errors import InvalidValue
 from .method import Method
+from .own_file import is_place, own_method, place_of
 
 ENTRY_POINTS = "dualfed.methods"
 
@@ -30,6 +31,16 @@ _OURS = {
     "consensus-admm": ("consensus_admm", "ConsensusADMM"),
     "async-dp-admm": ("async_dp_admm", "AsyncDPADMM"),
     "two-phase-dp-admm": ("two_phase_dp_admm", "TwoPhaseDPADMM"),
+    "dsgd": ("dsgd", "DSGD"),
+    "gradient-tracking": ("gradient_tracking", "GradientTracking"),
+    "extra": ("extra", "EXTRA"),
+    "lt-admm": ("lt_admm", "LTADMM"),
+    "dp-dsgd": ("dp_dsgd", "DPDSGD"),
+    "dp-gt": ("dp_gt", "DPGT"),
+    "dvp-admm": ("dvp_admm", "DVPADMM"),
+    "pvp-admm": ("pvp_admm", "PVPADMM"),
+    "penalty-admm": ("penalty_admm", "PenaltyADMM"),
+    "recycled-admm": ("recycled_admm", "RecycledADMM"),
 }
 _REGISTERED: dict[str, type[Method]] = {}
 
@@ -51,7 +62,12 @@ def method_names() -> list[str]:
 
 
 def method_class(name: str) -> type[Method]:
-    """The class registered, shipped or installed under ``name``. Raises InvalidValue naming the ones there are."""
+    """The class registered, shipped or installed under ``name``, or at the place that it says (``my_file.py:MyMethod``).
+
+    Raises InvalidValue naming the ones there are.
+    """
+    if is_place(name):
+        return own_method(name)
     if name in _REGISTERED:
         return _REGISTERED[name]
     if name in _OURS:
@@ -61,7 +77,8 @@ def method_class(name: str) -> type[Method]:
     for entry in entry_points(group=ENTRY_POINTS, name=name):
         _REGISTERED[name] = entry.load()
         return _REGISTERED[name]
-    raise InvalidValue("method.name", name, f"give one of {', '.join(method_names())}")
+    cure = f"give one of {', '.join(method_names())}, or a file of your own as my_file.py:MyMethod"
+    raise InvalidValue("method.name", name, cure)
 
 
 def make_method(values: Mapping[str, Any]) -> Method:
@@ -75,7 +92,7 @@ def make_method(values: Mapping[str, Any]) -> Method:
     if not isinstance(name, str):
         raise InvalidValue("method.name", name, f"give one of {', '.join(method_names())}")
     chosen = method_class(name)
-    known = {field.name for field in dataclasses.fields(chosen)}  # type: ignore[arg-type]
+    known = {field.name for field in dataclasses.fields(chosen) if field.init}  # type: ignore[arg-type]
     for name in parameters:
         if name not in known:
             raise InvalidValue(f"method.{name}", parameters[name], f"{chosen.name} has {', '.join(sorted(known))}")
@@ -91,10 +108,10 @@ def make_method(values: Mapping[str, Any]) -> Method:
 
 def method_table(method: Method) -> dict[str, Any]:
     """The table from which ``make_method`` makes the same method again."""
-    table: dict[str, Any] = {"name": method.name}
+    table: dict[str, Any] = {"name": place_of(type(method)) or method.name}
     for field in dataclasses.fields(method):  # type: ignore[arg-type]
         value = getattr(method, field.name)
-        if value is not None:
+        if value is not None and field.init:
             table[field.name] = (
                 value.given() if hasattr(value, "given") else list(value) if isinstance(value, tuple) else value
             )

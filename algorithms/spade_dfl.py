@@ -13,11 +13,11 @@ from torch import Tensor
 from ..errors import InvalidValue
 from ..privacy.events import Event, GaussianEvent, Unit
 from ..privacy.gate import Bound, Gate
+from .local_queries import compile_stage
 from .method import Cohort, GraphMethod, Increment, Network, State, sum_of_directions
 from .problems.base import Problem
 from .queries import DirectionKind, Estimator, local_stage, split_keys
 from .regularisers import L2, NoRegulariser
-from .shards import Shards
 
 # aρλ_max = 2 takes the fastest mode of consensus to rest in one round, and all others faster than any smaller gain.
 _DEADBEAT = 2.0
@@ -71,6 +71,7 @@ class SPADEDFL(GraphMethod):
     name: ClassVar[str] = "spade-dfl"
     source: ClassVar[str] = "SPADE-DFL: derivative-free ADMM with local training for decentralized federated learning"
     unit: ClassVar[Unit] = "client"
+    per_edge: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for field in ("local_steps", "batch_size"):
@@ -151,27 +152,7 @@ class SPADEDFL(GraphMethod):
             raise InvalidValue("method.clip", None, "privacy needs a bound on a client's increment; give one > 0")
 
     def compile(self, problem: Problem, dtype: str) -> None:
-        """One query of a single record of zeros: numba keeps the machine code that it makes."""
-        features = np.zeros((1, problem.n_features), dtype=dtype)
-        labels = np.zeros(1, dtype=np.int64 if problem.has_accuracy else dtype)
-        shards = Shards.from_flat(features, labels, np.array([0, 1]))
-        x = torch.zeros(1, problem.dim, dtype=shards.features.dtype)
-        one = np.ones(1, dtype=np.int64)
-        options: dict[str, Any] = {"estimator": self.estimator, "direction": self.direction}
-        keys = split_keys([0])
-        local_stage(
-            problem,
-            shards,
-            torch.zeros(1, dtype=torch.int64),
-            x,
-            x,
-            eta=1.0,
-            mu=1.0,
-            steps=one,
-            batch=one,
-            keys=keys,
-            **options,
-        )
+        compile_stage(problem, dtype, self.estimator, self.direction)
 
     def event(self, problem: Problem, size: int, weight: float, t: int) -> Event:
         return GaussianEvent(unit="client", status=self.status)

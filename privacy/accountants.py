@@ -170,7 +170,7 @@ class Accountant:
         """
         if isinstance(event, ZcdpEvent):
             return renyi.log_moment(event, pld.ORDERS), 0.0
-        loss = self._loss(event)
+        loss = self.loss(event)
         return repeats(event) * loss.sketch.up, repeats(event) * loss.infinite
 
     def _epsilons(self, counts: Mapping[Event, int], delta: float, tolerance: float) -> dict[str, float]:
@@ -204,7 +204,7 @@ class Accountant:
         formulas = {event: count for event, count in counts.items() if renyi.closed_form(event)}
         if len(formulas) < len(counts) and _has_pairs(counts):
             return None
-        sampled = [(self._loss(event), n * repeats(event)) for event, n in counts.items() if event not in formulas]
+        sampled = [(self.loss(event), n * repeats(event)) for event, n in counts.items() if event not in formulas]
 
         def total(orders: Floats) -> Floats:
             sums = np.zeros_like(orders)
@@ -225,7 +225,7 @@ class Accountant:
     ) -> pld.ComposedLoss:
         self.compositions += 1
         return pld.compose(
-            [self._loss(event) for event in counts],
+            [self.loss(event) for event in counts],
             [count * repeats(event) for event, count in counts.items()],
             self._spectra,
             delta=delta,
@@ -233,7 +233,8 @@ class Accountant:
             tolerance=tolerance or self.tolerance,
         )
 
-    def _loss(self, event: Event) -> pld.EventLoss:
+    def loss(self, event: Event) -> pld.EventLoss:
+        """The loss distribution of one release (of each of its ``repeats``), remembered. Raises ValueError."""
         loss = self._losses.get(event)
         if loss is None:
             loss = self._losses[event] = pld.EventLoss(profile(event))

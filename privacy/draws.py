@@ -29,19 +29,24 @@ def distinct_records(streams: Sequence[int], sizes: np.ndarray, count: int) -> n
     ``sizes``: ``[C]``, each ≥ ``count``.
     """
     stretch = count + count // 4 + 8
-    drawn = words(streams, stretch + 2 * count)
-    values = (as_uniform(drawn[:, :stretch]) * sizes[:, None]).astype(np.int64)
-    order = values.argsort(axis=1, kind="stable")
-    ranked = np.take_along_axis(values, order, axis=1)
-    repeated = np.zeros_like(values, dtype=bool)
-    np.put_along_axis(repeated, order[:, 1:], ranked[:, 1:] == ranked[:, :-1], axis=1)
-    enough = stretch - repeated.sum(axis=1) >= count
+    values = (as_uniform(words(streams, stretch)) * sizes[:, None]).astype(np.int64)
+    # One sort of (value, position) pairs finds what was drawn before; positions then keep the order of the draws.
+    ranked = values * stretch + np.arange(stretch)
+    ranked.sort(axis=1)
+    sorted_values, positions = np.divmod(ranked, stretch)
+    rows, places = np.nonzero(sorted_values[:, 1:] == sorted_values[:, :-1])
+    first = np.ones(values.shape, dtype=bool)
+    first[rows, positions[rows, places + 1]] = False
+    seen = first.cumsum(axis=1)
+    first &= seen <= count
+    enough = seen[:, -1] >= count
+    if enough.all():
+        return np.asarray(values[first].reshape(len(streams), count))
     chosen = np.empty((len(streams), count), dtype=np.int64)
-    # Stable: the values that are new come first, in the order in which they were drawn.
-    first = repeated.argsort(axis=1, kind="stable")[:, :count]
-    chosen[enough] = np.take_along_axis(values, first, axis=1)[enough]
-    if not enough.all():
-        chosen[~enough] = _floyd(drawn[~enough, stretch:], sizes[~enough], count)
+    chosen[enough] = values[enough][first[enough]].reshape(-1, count)
+    few = np.flatnonzero(~enough)
+    behind = words([streams[row] for row in few.tolist()], stretch + 2 * count)[:, stretch:]
+    chosen[few] = _floyd(behind, sizes[few], count)
     return chosen
 
 

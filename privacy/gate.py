@@ -47,11 +47,25 @@ class Bound:
         sensitivity: ``[C]``, per client, in the Euclidean norm of the value, before noise.
         clip: where given, the gate scales each client's value down to this norm first; the sensitivity is then 2·clip.
         parts: how many values a method releases under one grant (the event covers them all).
+        noise: ``gaussian``, with σ = z·sensitivity; or ``radial``, of density ∝ exp(−‖b‖/s), which makes the release
+            (1/z, 0)-DP: s = sensitivity/(1/z − curvature).
+        curvature: ``[C]``, ``radial`` only: the part of 1/z that the noise does not pay for but the shape of an objective
+            whose minimiser is released (``release_minimiser``); 0 where left out.
     """
 
     sensitivity: np.ndarray
     clip: float | None = None
     parts: int = 1
+    noise: Literal["gaussian", "radial"] = "gaussian"
+    curvature: np.ndarray | None = None
+
+    def radial_scale(self, noise_multipliers: np.ndarray) -> np.ndarray:
+        """``[C]`` s of radial noise at these z, inf where the curvature alone costs 1/z or more; 0 for z = 0."""
+        wanted = noise_multipliers > 0
+        left = np.divide(1.0, noise_multipliers, out=np.ones(len(wanted)), where=wanted)
+        left = left - (0.0 if self.curvature is None else self.curvature)
+        scale = np.divide(self.sensitivity, left, out=np.full(len(wanted), np.inf), where=left > 0)
+        return np.where(wanted, scale, 0.0)
 
 
 @dataclass(frozen=True)
@@ -74,6 +88,10 @@ class Gate(Protocol):
     def release_rows(self, value: Tensor, counts: Sequence[int] | np.ndarray, part: int = 0) -> Tensor:
         """The same for a different number of rows of each client, one after the other: ``value`` ``[M, w]``,
         ``counts`` ``[C]`` with sum M. The sensitivity is that of all of a client's rows together."""
+
+    def release_minimiser(self, solve: Callable[[Tensor], Tensor], like: Tensor) -> Tensor:
+        """``solve(b)`` ``[C, d]``: the minimisers of objectives with ⟨b, x⟩ added, b ``[C, d]`` float64 drawn here and
+        shown to nobody else. ``like`` has the shape and type of the answer."""
         ...
 
     def batches(self, kind: Batches, sizes: Sequence[int] | np.ndarray, steps: int, batch: int) -> Tensor:
@@ -86,7 +104,8 @@ class Gate(Protocol):
 
     @property
     def noise_std(self) -> np.ndarray:
-        """``[C]`` standard deviation per coordinate that ``release`` adds: public, known before the round."""
+        """``[C]`` standard deviation per coordinate of the Gaussian noise that ``release`` adds: public, known before the
+        round; 0 where it adds noise of another kind."""
         ...
 
 
@@ -109,9 +128,13 @@ class NoiseGate:
         self._released = [False] * bound.parts
         # No noise is none, also for a value without a bound, where 0·∞ would not be a number.
         wanted = granted.noise_multipliers > 0
+        self._radial = bound.noise == "radial"
         self.noise_std = np.multiply(
-            granted.noise_multipliers, bound.sensitivity, out=np.zeros(len(wanted)), where=wanted
+            granted.noise_multipliers, bound.sensitivity, out=np.zeros(len(wanted)), where=wanted & (not self._radial)
         )
+        self._scale = bound.radial_scale(granted.noise_multipliers) if self._radial else np.zeros(len(wanted))
+        if np.isinf(self._scale).any():
+            raise GrantMissing(f"round {granted.round}: the noise granted is less than the objective's curvature costs")
         self.clipped = np.zeros(len(granted.clients), dtype=bool)
 
     def release(self, value: Tensor, part: int = 0) -> Tensor:
@@ -131,6 +154,8 @@ class NoiseGate:
             self.clipped |= (norms[:, 0] > self._bound.clip).cpu().numpy()
         if self._injected is not None:
             return value.add_(self._injected)
+        if self._scale.any():
+            return value.add_(self._radial_noise(part, value.shape[1]).to(value))
         if self.noise_std.any():
             noise = self._noise(part, value.shape[1], value.dtype)
             std = torch.as_tensor(self.noise_std, dtype=value.dtype, device=value.device)
@@ -144,9 +169,9 @@ class NoiseGate:
             GrantMissing: as ``release``, or the bound has a clip, which is one of whole clients.
             NotFinite: a row holds NaN or infinity. Nothing is released then.
         """
-        if self._bound.clip is not None or self._injected is not None:
+        if self._bound.clip is not None or self._injected is not None or self._radial:
             raise GrantMissing(
-                f"round {self._granted.round}: rows of records are neither clipped nor given their noise"
+                f"round {self._granted.round}: rows of records take Gaussian noise alone, without a clip"
             )
         ends = np.cumsum(counts)
         self._check(value, part, int(ends[-1]), lambda row: int(np.searchsorted(ends, row, side="right")))
@@ -166,10 +191,35 @@ class NoiseGate:
             raise GrantMissing(f"round {granted.round}: part {part} of the release was not granted, or is used already")
         if value.shape[0] != rows:
             raise GrantMissing(f"round {granted.round}: {value.shape[0]} rows for {rows} granted")
+        self._check_finite(value, owner)
+
+    def _check_finite(self, value: Tensor, owner: Callable[[int], int] = lambda row: row) -> None:
         finite = torch.isfinite(value.sum(dim=1))
         if not bool(finite.all()):
             row = owner(int(torch.nonzero(~finite)[0, 0]))
-            raise NotFinite(int(granted.clients[row]), granted.round)
+            raise NotFinite(int(self._granted.clients[row]), self._granted.round)
+
+    def release_minimiser(self, solve: Callable[[Tensor], Tensor], like: Tensor) -> Tensor:
+        """Objective perturbation (Chaudhuri et al. 2011): draw b of radial noise, and let ``solve(b)`` out.
+
+        The grant is used up before ``solve`` sees b: an error inside releases nothing and leaves the charge standing.
+
+        Raises:
+            GrantMissing: the method's bound is not for this, or the grant is used already.
+            NotFinite: a row of the answer holds NaN or infinity.
+        """
+        if not self._radial or self._bound.clip is not None or len(self._released) != 1:
+            raise GrantMissing(f"round {self._granted.round}: this bound does not cover a perturbed objective")
+        self._check(like, 0, len(self._granted.clients), lambda row: row)
+        self._released[0] = True
+        b = torch.zeros(like.shape, dtype=torch.float64)
+        if self._injected is not None:
+            b += self._injected
+        elif self._scale.any():
+            b = self._radial_noise(0, like.shape[1])
+        found = solve(b)
+        self._check_finite(found)
+        return found.to(like)
 
     def batches(self, kind: Batches, sizes: Sequence[int] | np.ndarray, steps: int, batch: int) -> Tensor:
         """Record draws for every granted client: SPEC (D1)–(D2).
@@ -197,6 +247,15 @@ class NoiseGate:
             stream_key(self._key, purpose, client, granted.round, number)
             for client, number in zip(granted.clients.tolist(), granted.numbers.tolist())
         ]
+
+    def _radial_noise(self, part: int, d: int) -> Tensor:
+        """``[C, d]`` float64 of density ∝ exp(−‖b‖/s): a uniform direction, and a norm that is Gamma(d, s)."""
+        noise = np.empty((len(self._scale), d))
+        for row, stream in enumerate(self._streams("noise" if part == 0 else f"noise/{part}")):
+            drawn = np.random.Generator(np.random.Philox(key=stream))
+            drawn.standard_normal(out=noise[row])
+            noise[row] *= self._scale[row] * drawn.standard_gamma(d) / np.linalg.norm(noise[row])
+        return torch.from_numpy(noise)
 
     def _noise(self, part: int, d: int, dtype: torch.dtype) -> Tensor:
         return _normal(self._streams("noise" if part == 0 else f"noise/{part}"), d, dtype)

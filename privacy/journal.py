@@ -2,16 +2,19 @@
 
 A transaction is on disk (WAL, synchronous=FULL) before the call that wrote it returns. Rows are never changed: a void
 is a row that names a charge. Each transaction's digest covers the one before it and all of its own rows, and the head
-is kept beside them, so that an edited, shortened or reordered file is noticed when it is opened. The chain guards
-against accidents; who can rewrite the whole file can also recompute it.
+is kept beside them, so that an edited, shortened or reordered file is noticed when it is opened. While a process writes,
+the file says so; without a write-ahead log beside it, the newest charges were lost with the log, and that is noticed too.
+The chain guards against accidents; who can rewrite the whole file can also recompute it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import sqlite3
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -31,6 +34,8 @@ T = TypeVar("T")
 
 SCHEMA_VERSION = 1
 _BUSY_S = 10.0
+_BEING_WRITTEN = 1
+"""The database's ``user_version`` from the first write of a process to its orderly end."""
 _REGISTERED = '{"events":'
 _TABLES = """
 CREATE TABLE schema (version INTEGER NOT NULL);
@@ -93,6 +98,18 @@ def _chain(previous: bytes, seq: int, kind: str, round: int, wall: float, text: 
     return digest.digest()
 
 
+def _end(connection: sqlite3.Connection, readonly: bool) -> None:
+    with contextlib.suppress(sqlite3.Error):  # the disk is full: then the log stays beside the file
+        if not readonly:
+            connection.execute("PRAGMA user_version = 0")
+    connection.close()
+
+
+def _log_size(path: Path) -> int:
+    log = path.with_name(f"{path.name}-wal")
+    return log.stat().st_size if log.exists() else 0
+
+
 def _genesis(meta: Mapping[str, str]) -> bytes:
     return hashlib.blake2b(json.dumps(sorted(meta.items())).encode(), digest_size=16).digest()
 
@@ -110,6 +127,8 @@ class Journal:
         self._seq, self._digest = -1, b""
         self._ids: dict[str, int] = {}
         self.meta: dict[str, Any] = {}
+        # Also where a program ends without closing: SQLite folds the log in then, so the file must say so too.
+        self._end = weakref.finalize(self, _end, connection, readonly)
 
     @classmethod
     def open(cls, path: Path | str, meta: Mapping[str, Any], replay: Replay | None = None) -> Journal:
@@ -146,15 +165,18 @@ class Journal:
         db = sqlite3.connect(uri, uri=True, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
         try:
             db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        except sqlite3.OperationalError:
+        except sqlite3.OperationalError as error:
             # A folder where not even the shared-memory file can be made: then nobody writes there either.
             db.close()
+            if _log_size(path):
+                raise JournalUnwritable(path, f"{error}, and its write-ahead log holds charges") from None
             db = sqlite3.connect(uri + "&immutable=1", uri=True, isolation_level=None, check_same_thread=False)
         except sqlite3.DatabaseError as error:
             db.close()
             raise JournalDamaged(path, str(error)) from None
         journal = cls(path, db, readonly=True)
         try:
+            journal._check_log()
             journal._load(replay)
         except BaseException:
             db.close()
@@ -168,7 +190,8 @@ class Journal:
         self.close()
 
     def close(self) -> None:
-        self._db.close()
+        """End orderly: the write-ahead log is folded into the file."""
+        self._end()
 
     @property
     def last_seq(self) -> int:
@@ -231,12 +254,47 @@ class Journal:
         rows = list(self._read("SELECT client, number, event FROM charges WHERE seq = ? ORDER BY id", (seq,)))
         return np.array(rows, dtype=np.int64).reshape(-1, 3)
 
+    def last_charges(self) -> list[tuple[int, int, int]]:
+        """(client, round, transaction) of each client's last charge that was not voided. Reads the whole table."""
+        query = """
+            SELECT charges.client, transactions.round, max(charges.seq)
+            FROM charges JOIN transactions ON transactions.seq = charges.seq
+            LEFT JOIN voids ON voids.client = charges.client AND voids.number = charges.number
+            WHERE voids.client IS NULL AND charges.seq <= ? GROUP BY charges.client"""
+        return [(int(client), int(round), int(seq)) for client, round, seq in self._read(query, (self._seq,))]
+
+    def charges_since(self, seq: int, client: int | None) -> Iterator[tuple[int, int, int, int, float, bool]]:
+        """(round, client, grant number, event id, wall, voided) of the charges after transaction ``seq``, in order."""
+        query = """
+            SELECT transactions.round, charges.client, charges.number, charges.event, transactions.wall,
+                   voids.client IS NOT NULL
+            FROM charges JOIN transactions ON transactions.seq = charges.seq
+            LEFT JOIN voids ON voids.client = charges.client AND voids.number = charges.number AND voids.seq <= ?2
+            WHERE charges.seq > ?1 AND charges.seq <= ?2 AND (?3 IS NULL OR charges.client = ?3) ORDER BY charges.id"""
+        for round, who, number, event, wall, voided in self._read(query, (seq, self._seq, client)):
+            yield int(round), int(who), int(number), int(event), float(wall), bool(voided)
+
     def transactions(self) -> Iterator[Transaction]:
         """All transactions in order up to the newest, checked against the chain as they are read.
 
         A reader sees what another process has added since. Raises JournalDamaged naming the first bad transaction.
         """
         yield from self._scan()
+
+    def fresh(self) -> Iterator[Transaction]:
+        """The transactions that another process has added since this journal was read, in order, checked like all.
+
+        Raises JournalDamaged, also where the journal has become shorter.
+        """
+        if list(self._read("SELECT seq, digest FROM head")) != [(self._seq, self._digest)]:
+            yield from self._scan(self._seq, self._digest, adopt=True)
+
+    def after(self, seq: int) -> Iterator[Transaction]:
+        """The transactions after number ``seq`` up to the last that is known here, checked against the chain."""
+        found = list(self._read("SELECT digest FROM transactions WHERE seq = ?", (seq,))) if seq >= 0 else []
+        for entry in self._scan(seq if found else -1, found[0][0] if found else None):
+            if seq < entry.seq <= self._seq:
+                yield entry
 
     def _append(self, kind: str, round: int, text: str, rows: Rows, events: Sequence[tuple[int, str, str]] = ()) -> int:
         if self.readonly:
@@ -283,6 +341,7 @@ class Journal:
         if existed and not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             # Starting afresh here would forget charges if the content was lost.
             raise JournalDamaged(self.path, "the file exists but is empty")
+        self._check_log()
         db.execute("PRAGMA journal_mode=WAL").fetchone()
         db.execute("PRAGMA synchronous=FULL")
         db.execute("BEGIN IMMEDIATE")
@@ -294,6 +353,17 @@ class Journal:
             db.executemany("INSERT INTO meta VALUES (?, ?)", texts.items())
             db.execute("INSERT INTO head VALUES (-1, ?)", (_genesis(texts),))
         db.execute("COMMIT")
+        if ("schema",) in db.execute("SELECT name FROM sqlite_master").fetchall():
+            db.execute(f"PRAGMA user_version = {_BEING_WRITTEN}")
+            db.execute(
+                "PRAGMA wal_checkpoint(PASSIVE)"
+            ).fetchone()  # into the file itself, where a lost log cannot take it
+
+    def _check_log(self) -> None:
+        """Refuse a file whose writer did not end, and whose write-ahead log is gone."""
+        for (version,) in self._read("PRAGMA user_version"):
+            if version == _BEING_WRITTEN and not _log_size(self.path):
+                raise JournalDamaged(self.path, "its write-ahead log is missing, and with it its newest charges")
 
     def _load(self, replay: Replay | None) -> None:
         """Read the facts and check the whole chain."""
@@ -304,22 +374,30 @@ class Journal:
         if versions != [(SCHEMA_VERSION,)]:
             found = versions[0][0] if versions else None
             raise JournalDamaged(self.path, f"its version is {found!r}, this program reads {SCHEMA_VERSION}")
-        self.meta = {key: json.loads(value) for key, value in self._read("SELECT key, value FROM meta")}
-        for transaction in self._scan():
+        try:
+            self.meta = {key: json.loads(value) for key, value in self._read("SELECT key, value FROM meta")}
+        except (ValueError, TypeError):
+            raise JournalDamaged(self.path, "its facts are unreadable") from None
+        for transaction in self._scan(adopt=True):
             if replay is not None:
                 replay(transaction)
 
-    def _scan(self) -> Iterator[Transaction]:
-        seq, digest = -1, _genesis(dict(self._read("SELECT key, value FROM meta")))
+    def _scan(self, seq: int = -1, digest: bytes | None = None, adopt: bool = False) -> Iterator[Transaction]:
+        """The transactions after number ``seq``, whose chain digest is ``digest``; by default all of them.
+
+        ``adopt`` makes the last of them what is known here, once all are read.
+        """
+        after = seq
+        digest = _genesis(dict(self._read("SELECT key, value FROM meta"))) if digest is None else digest
         heads = list(self._read("SELECT seq, digest FROM head"))
         if len(heads) != 1:
             raise JournalDamaged(self.path, "it has no head")
         last = heads[0][0]
-        groups = {kind: self._grouped(table, last) for kind, table in _TABLE_OF.items()}
+        groups = {kind: self._grouped(table, after, last) for kind, table in _TABLE_OF.items()}
         pending = {kind: next(found, None) for kind, found in groups.items()}
         registered: dict[str, int] = {}
-        query = "SELECT seq, kind, round, wall, text, digest FROM transactions WHERE seq <= ? ORDER BY seq"
-        for found, kind, round, wall, text, expected in self._read(query, (last,)):
+        query = "SELECT seq, kind, round, wall, text, digest FROM transactions WHERE seq > ? AND seq <= ? ORDER BY seq"
+        for found, kind, round, wall, text, expected in self._read(query, (after, last)):
             rows = np.empty((0, 3), np.int64)
             group = pending.get(kind)
             if group is not None and group[0] == found:
@@ -334,15 +412,20 @@ class Journal:
             raise JournalDamaged(self.path, "transactions are missing at its end", seq + 1)
         if stray := [group[0] for group in pending.values() if group is not None]:
             raise JournalDamaged(self.path, "it holds charges of no transaction", min(stray))
-        self._ids = {event.digest: id for id, event in enumerate(self.events())}
-        if registered.items() - self._ids.items():
-            raise JournalDamaged(self.path, "registered events are missing")
-        self._seq, self._digest = seq, digest
+        if registered or adopt:
+            ids = {event.digest: id for id, event in enumerate(self.events())}
+            if registered.items() - ids.items():
+                raise JournalDamaged(self.path, "registered events are missing")
+            if adopt:
+                self._ids = ids
+        if adopt:
+            self._seq, self._digest = seq, digest
 
-    def _grouped(self, table: str, last: int) -> Iterator[tuple[int, Rows]]:
+    def _grouped(self, table: str, after: int, last: int) -> Iterator[tuple[int, Rows]]:
         """The rows of a table by transaction, in the order they were written."""
-        query = f"SELECT seq, client, number, event FROM {table} WHERE seq <= ? ORDER BY id"
-        for seq, group in groupby(self._read(query, (last,)), key=lambda row: row[0]):
+        where = "seq <= ?2" if after < 0 else "seq > ?1 AND seq <= ?2"  # the whole table is read in its own order
+        query = f"SELECT seq, client, number, event FROM {table} WHERE {where} ORDER BY id"
+        for seq, group in groupby(self._read(query, (after, last)), key=lambda row: row[0]):
             try:
                 yield seq, np.array([row[1:] for row in group], dtype=np.int64)
             except (ValueError, TypeError, OverflowError):

@@ -19,6 +19,7 @@ from ..errors import InvalidValue
 from .accountants import Accountant, Epsilon, by_unit, check_delta
 from .envelope import Envelope
 from .events import Event, Unit
+from .filters import Filter, FilterKind
 from .grants import Charge, Grants, Ints, Refusal, Remaining, per_client, ranks
 from .journal import Journal, JournalDamaged, Transaction
 
@@ -39,6 +40,8 @@ class Ledger:
             one participation of each client in it, however many charges it holds.
         meta: further facts of the run, as JSON values, kept in the journal.
         accountant: computes ε; by default without the RDP account.
+        filter: keeps the budgets by this filter, for events that are chosen by what was released (see ``filters``); by
+            default by the exact account, for events that were planned beforehand.
 
     Raises:
         InvalidValue: δ, budgets or caps out of range, or other than those the journal was made with.
@@ -57,12 +60,14 @@ class Ledger:
         caps: ArrayLike | None = None,
         meta: Mapping[str, Any] | None = None,
         accountant: Accountant | None = None,
+        filter: FilterKind | None = None,
     ) -> None:
         facts: dict[str, Any] = {
             "n_clients": int(n_clients),
             "delta": check_delta(float(delta), "privacy.delta"),
             "budgets": None if budgets is None else per_client(budgets, n_clients, "privacy.budget").tolist(),
             "caps": None if caps is None else per_client(caps, n_clients, "caps").astype(np.int64).tolist(),
+            "filter": filter,
         }
         self._begin(path, facts, accountant)
         self._journal = Journal.open(path, {**(meta or {}), **facts}, self._replay)
@@ -73,7 +78,7 @@ class Ledger:
         """The ledger as of the newest transaction, for queries only, also while another process writes it."""
         ledger = cls.__new__(cls)
         with Journal.open_readonly(path) as journal:
-            facts = {key: journal.meta.get(key) for key in ("n_clients", "delta", "budgets", "caps")}
+            facts = {key: journal.meta.get(key) for key in ("n_clients", "delta", "budgets", "caps", "filter")}
         ledger._begin(path, facts, accountant)
         ledger._journal = Journal.open_readonly(path, ledger._replay)
         ledger._finish(facts)
@@ -89,8 +94,10 @@ class Ledger:
         self.round = -1
         """The round of the last reservation: what queries are exact as of."""
         self.events: list[Event] = []
-        self._accountant = accountant or Accountant(rdp=False)
-        self._envelope = Envelope(self._accountant, self.delta, self.budgets)
+        self.accountant = accountant or Accountant(rdp=False)
+        self._envelope: Envelope | Filter = Envelope(self.accountant, self.delta, self.budgets)
+        if facts["filter"] is not None:
+            self._envelope = Filter(facts["filter"], self.accountant, self.delta, self.budgets)
         self._table: Ints = np.zeros((n, 8), np.int64)
         self._granted: Ints = np.zeros(n, np.int64)
         self._joined: Ints = np.zeros(n, np.int64)
@@ -224,7 +231,7 @@ class Ledger:
 
     def account(self, client: int) -> dict[Event, int]:
         """How often the client was charged for each event."""
-        return self._as_account(self._table[self._client(client)])
+        return self._as_account(self._table[self.client(client)])
 
     def epsilon(
         self, clients: int | Iterable[int] | None = None, delta: float | None = None, unit: Unit | None = None
@@ -240,7 +247,7 @@ class Ledger:
         if clients is None:
             chosen = np.arange(self.n_clients)
         else:
-            chosen = np.array([self._client(c) for c in ([clients] if isinstance(clients, int) else clients)], int)
+            chosen = np.array([self.client(c) for c in ([clients] if isinstance(clients, int) else clients)], int)
         accounts, account_of = np.unique(self._table[chosen], axis=0, return_inverse=True)
         losses = [self._loss(row, delta, unit) for row in accounts]
         shown = self._shown.setdefault((delta, unit), np.zeros(self.n_clients))
@@ -264,7 +271,7 @@ class Ledger:
         losses = self.epsilon(delta=delta)
         values = np.array([loss.epsilon for loss in losses])
         worst = int(np.argmax(values))
-        full = Accountant(tolerance=self._accountant.tolerance).epsilon(
+        full = Accountant(tolerance=self.accountant.tolerance).epsilon(
             by_unit(self.account(worst)).get(losses[worst].unit, {}), self.delta if delta is None else delta
         )
         return {
@@ -283,7 +290,7 @@ class Ledger:
 
     def remaining(self, client: int, event: Event | None = None) -> Remaining:
         """What the client has left, and how many releases of ``event`` (a registered one) still fit."""
-        client = self._client(client)
+        client = self.client(client)
         left = float(self.budgets[client])
         if np.isfinite(left):
             left = max(0.0, left - self.epsilon(client)[0].epsilon)
@@ -304,11 +311,11 @@ class Ledger:
         known: dict[bytes, Epsilon] = {}
         answers = []
         for client in chosen:
-            row = self._table[self._client(client)]
+            row = self._table[self.client(client)]
             if row.tobytes() not in known:
                 account = by_unit(self._as_account(row)).get(event.unit, {})
                 account[event] = account.get(event, 0) + releases
-                known[row.tobytes()] = self._accountant.epsilon(account, delta)
+                known[row.tobytes()] = self.accountant.epsilon(account, delta)
             answers.append(known[row.tobytes()])
         return answers
 
@@ -337,15 +344,16 @@ class Ledger:
             accounts = by_unit(self._as_account(row))
             if unit is not None:
                 accounts = {unit: accounts.get(unit, {})}
-            losses = [replace(self._accountant.epsilon(accounts[name], delta), unit=name) for name in sorted(accounts)]
-            nothing = self._accountant.epsilon({}, delta)
+            losses = [replace(self.accountant.epsilon(accounts[name], delta), unit=name) for name in sorted(accounts)]
+            nothing = self.accountant.epsilon({}, delta)
             self._known[key] = max(losses, key=lambda loss: loss.epsilon, default=nothing)
         return self._known[key]
 
     def _as_account(self, row: Ints) -> dict[Event, int]:
         return {self.events[e]: int(row[e]) for e in np.flatnonzero(row)}
 
-    def _client(self, client: int) -> int:
+    def client(self, client: int) -> int:
+        """The client's number, if there is such a client. Raises ValueError."""
         if not 0 <= client < self.n_clients:
             raise ValueError(f"client {client} does not exist: clients are 0 to {self.n_clients - 1}")
         return int(client)

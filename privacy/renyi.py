@@ -55,10 +55,10 @@ def log_moment(event: Event, orders: Floats) -> Floats:
 
 
 def epsilon(moments: LogMoments, delta: float) -> float:
-    """The smallest ε ≥ 0 that some order proves at ``delta``; ``inf`` for δ ≤ 0."""
+    """The smallest ε ≥ 0 that some order proves at ``delta``, rounded up by 1e-12; ``inf`` for δ ≤ 0."""
     if delta <= 0:
         return math.inf
-    return max(0.0, _smallest(lambda t: (moments(t) + hoelder(t) - math.log(delta)) / t))
+    return max(0.0, _smallest(lambda t: (moments(t) + hoelder(t) - math.log(delta)) / t)) * (1 + 1e-12)
 
 
 def delta(moments: LogMoments, epsilon: float) -> float:

@@ -19,6 +19,17 @@ from ..privacy.gate import Batches, Bound, Granted, NoiseGate
 from ..privacy.profiles import Floats
 from .audit_pairs import Pairs
 
+# A graph of one client, without edges.
+_ALONE = Network(
+    clients=1,
+    degrees=np.zeros(1, dtype=np.int64),
+    lambda_max=0.0,
+    check_stability=lambda *_: 0.0,
+    curvature_warning=lambda *_: None,
+    laplacian=np.zeros((1, 1)),
+    metropolis=np.ones((1, 1)),
+)
+
 
 class WatchedGate(NoiseGate):
     """The gate of a run, which keeps copies of what it released and of what that was before noise.
@@ -56,8 +67,7 @@ def settled(method: Method, pairs: Pairs) -> Method:
     """The method on a graph of this one client, where it wants a graph, after its own checks."""
     sizes = pairs.shards.sizes.numpy()
     if isinstance(method, GraphMethod):
-        network = Network(1, np.zeros(1, dtype=np.int64), 0.0, lambda *_: 0.0, lambda *_: None)
-        method = method.settle(network, pairs.problem, sizes[:1])[0]
+        method = method.settle(_ALONE, pairs.problem, sizes[:1])[0]
     method.validate(pairs.problem, sizes[:1], np.ones(1), True)
     return method
 
@@ -186,6 +196,7 @@ def _round(method: Method, state: State, pairs: Pairs, cohort: Cohort, gate: Noi
     if isinstance(method, ServerMethod):
         return method.local_round(state, pairs.start, cohort, gate, t)
     assert isinstance(method, GraphMethod)
-    pull = torch.zeros_like(state["x"])
+    own = float(method.mixing_matrix(_ALONE)[0, 0])  # 0 of a Laplacian, 1 of weights
+    pull = own * torch.cat([state[name] for name in method.shared], dim=1)
     found = method.increment(state, pull, cohort, gate, t)
     return method.advance(state, pull, found.released, cohort.clients, t)

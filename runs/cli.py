@@ -13,8 +13,13 @@ import typer
 from .. import __version__
 from ..errors import DualfedError
 from .cli_audit import audit
+from .cli_cluster import doctor, fetch, stage, stop, watch
+from .cli_compare import compare, report, sweep
+from .cli_conformance import conformance
 from .cli_data import data_app
-from .cli_reproduce import reproduce_app
+from .cli_ledger import ledger_app
+from .cli_reproduce import reproduce
+from .cli_serve import serve
 from .cli_topology import topology_app
 
 app = typer.Typer(
@@ -25,12 +30,21 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-ledger_app = typer.Typer(help="What each client has spent of its privacy budget.", no_args_is_help=True)
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(data_app, name="data")
 app.add_typer(topology_app, name="topology")
-app.add_typer(reproduce_app, name="reproduce")
 app.command()(audit)
+app.command()(reproduce)
+app.command()(compare)
+app.command()(sweep)
+app.command()(report)
+app.command()(watch)
+app.command()(stop)
+app.command()(fetch)
+app.command()(stage)
+app.command()(doctor)
+app.command()(conformance)
+app.command()(serve)
 
 
 class Engine(StrEnum):
@@ -43,6 +57,16 @@ class Engine(StrEnum):
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run, as `dualfed run` printed it.")]
 EngineOption = Annotated[
     Engine | None, typer.Option(help="Run on Ray actors, or all in this process.", show_default=False)
+]
+
+AddressOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS", help="Run on a Ray cluster: auto, HOST:PORT or ray://HOST:PORT.", show_default=False
+    ),
+]
+DetachOption = Annotated[
+    bool, typer.Option("--detach", help="Return once the run has begun; `dualfed watch` shows how it goes on.")
 ]
 
 
@@ -81,20 +105,24 @@ def run(
     dry: Annotated[
         bool, typer.Option("--dry", help="Only say what the run would take: memory, time, messages, ε.")
     ] = False,
+    address: AddressOption = None,
+    detach: DetachOption = False,
 ) -> None:
     """Run a preset or a configuration and leave a folder with its results."""
     from .cli_run import run as start
 
     chosen = None if engine is None else engine.value
-    raise typer.Exit(start(source, settings or [], out, chosen, name, seed, dry))
+    raise typer.Exit(start(source, settings or [], out, chosen, name, seed, dry, address, detach))
 
 
 @app.command()
-def resume(folder: RunFolder, engine: EngineOption = None) -> None:
+def resume(
+    folder: RunFolder, engine: EngineOption = None, address: AddressOption = None, detach: DetachOption = False
+) -> None:
     """Go on with a run that was stopped, from its last checkpoint."""
     from .cli_run import resume as go_on
 
-    raise typer.Exit(go_on(folder, None if engine is None else engine.value))
+    raise typer.Exit(go_on(folder, None if engine is None else engine.value, address, detach))
 
 
 @app.command()
@@ -118,26 +146,18 @@ def list_() -> None:
 
 
 @app.command("plot")
-def plot_(folder: RunFolder) -> None:
-    """Draw a run's plots anew."""
+def plot_(
+    folders: Annotated[list[Path], typer.Argument(metavar="RUN…", help="One folder, or several to draw together.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the plots of several runs go.")] = Path(
+        "dualfed-out/plots"
+    ),
+) -> None:
+    """Draw a run's plots anew, or several runs in the same plots."""
+    from .plot_runs import plot_runs
     from .plots import plot
 
-    for path in plot(folder):
+    for path in plot(folders[0]) if len(folders) == 1 else plot_runs(folders, out):
         typer.echo(str(path))
-
-
-@ledger_app.command("show")
-def ledger_show(
-    folder: RunFolder,
-    client: Annotated[
-        int | None, typer.Option(metavar="I", help="One client, with every account of its releases.")
-    ] = None,
-    delta: Annotated[float | None, typer.Option(metavar="D", help="Another δ than the run's.")] = None,
-) -> None:
-    """Show each client's releases and their ε, read from the run's journal."""
-    from .cli_show import show_ledger
-
-    show_ledger(folder, client, delta)
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ Tables = dict[str, Any]
 
 
 def read_source(source: str) -> Tables:
-    """The tables of a preset or of a TOML file. ``data.path`` in a file is relative to that file's folder.
+    """The tables of a preset or of a TOML file. ``data.path`` and a method's own file are relative to that file's folder.
 
     Raises:
         InvalidValue: no such preset or file, or a file that is not TOML.
@@ -27,10 +27,7 @@ def read_source(source: str) -> Tables:
             raise InvalidValue("FILE", source, "is not a file that exists; `dualfed init` writes one")
         return preset(source)  # which raises, naming the presets there are
     tables = _parsed(path)
-    data = tables.get("data")
-    if isinstance(data, dict) and isinstance(given := data.get("path"), str):
-        data["path"] = str(path.parent.absolute() / Path(given).expanduser())
-    return tables
+    return _absolute(tables, path.parent.absolute())
 
 
 def with_settings(tables: Tables, settings: Sequence[str]) -> Tables:
@@ -67,11 +64,21 @@ def parse_value(text: str) -> Any:
 
 
 def absolute_data_path(tables: Tables) -> Tables:
-    """``data.path`` made absolute, so that the run's folder can be resumed from anywhere."""
-    data = tables.get("data")
-    if isinstance(data, dict) and isinstance(given := data.get("path"), str):
-        return {**tables, "data": {**data, "path": str(Path(given).expanduser().absolute())}}
-    return tables
+    """Paths of data and traces made absolute, so that the run's folder can be resumed from anywhere."""
+    return _absolute(tables, Path.cwd())
+
+
+def _absolute(tables: Tables, folder: Path) -> Tables:
+    """``tables`` with the paths of files to read taken from ``folder``."""
+    changed = _copied(tables)
+    for section, field in (("data", "path"), ("topology", "path"), ("time", "trace"), ("time", "churn_trace")):
+        table = changed.get(section)
+        if isinstance(table, dict) and isinstance(given := table.get(field), str):
+            table[field] = str(folder / Path(given).expanduser())
+    method = changed.get("method")
+    if isinstance(method, dict) and isinstance(name := method.get("name"), str) and ".py:" in name:
+        method["name"] = str(folder / Path(name).expanduser())
+    return changed
 
 
 def _parsed(path: Path) -> Tables:

@@ -1,40 +1,55 @@
-"""The commands that make a paper's figure anew: ``dualfed reproduce spade-rate``."""
+"""The command that makes a paper's figure anew: ``dualfed reproduce NAME``."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-reproduce_app = typer.Typer(help="Make a paper's figure anew: table, plot and a paragraph.", no_args_is_help=True)
+from .cli_compare import stoppable
 
 
-@reproduce_app.callback()
-def _group() -> None:
-    """A group of commands, though it has one."""
-
-
-@reproduce_app.command("spade-rate")
-def spade_rate(
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the files go.")] = Path("dualfed-out/spade-rate"),
-    seeds: Annotated[int, typer.Option(metavar="N", min=1, help="Seeds 0 to N−1.")] = 3,
-    budgets: Annotated[
-        str, typer.Option(metavar="T,T,…", help="Local steps in all, separated by commas.")
-    ] = "300,1000,3000,10000,30000",
+def reproduce(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Which one; --list shows them.")] = None,
+    scale: Annotated[str, typer.Option(metavar="small|full", help="A few minutes, or what the paper ran.")] = "small",
+    seeds: Annotated[
+        int | None, typer.Option(metavar="N", help="Seeds 0 to N−1; left out: the reproduction's own number.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where the files go; default: dualfed-out/NAME-SCALE.")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Runs at a time, each in a process; default: the CPUs.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Put this into every run; may be repeated.")
+    ] = None,
+    listed: Annotated[bool, typer.Option("--list", help="Say what can be reproduced.")] = False,
 ) -> None:
-    """How SPADE-DFL's residual and rounds go with the number of local steps, by its non-private schedule."""
-    import torch
-
+    """Make a paper's figure anew: runs, table, plot and a paragraph. The same command goes on where it was stopped."""
     from ..errors import InvalidValue
-    from .reproduce import spade_rate as run
+    from .reproductions import reproduce as carried_out
+    from .reproductions import reproductions
 
-    torch.set_num_threads(1)
-    try:
-        chosen = [int(part) for part in budgets.split(",")]
-    except ValueError:
-        raise InvalidValue("--budgets", budgets, "give whole numbers separated by commas") from None
-    found = run(out, seeds=range(seeds), budgets=chosen, say=typer.echo)
-    typer.echo(found.paragraph())
+    if listed:
+        for each in reproductions().values():
+            typer.echo(f"{each.name:<22}{each.title} ({each.source})")
+        return
+    if name is None:
+        raise InvalidValue("NAME", None, f"give one of {', '.join(reproductions())}")
+    folder = out or Path("dualfed-out") / f"{name}-{scale}"
+    with stoppable():
+        found = carried_out(
+            name,
+            folder,
+            scale=scale,
+            seeds=seeds,
+            jobs=jobs or os.cpu_count() or 1,
+            settings=settings or [],
+            say=lambda line: typer.echo(line, err=True),
+        )
+    typer.echo(found.conclusion.paragraph())
     for path in found.files:
         typer.echo(str(path))

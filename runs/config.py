@@ -12,6 +12,8 @@ from ..topology.config import TopologyConfig
 from .data_config import DataConfig as DataConfig
 from .data_config import PartitionConfig as PartitionConfig
 from .section import Section
+from .time_config import PolicyConfig as PolicyConfig
+from .time_config import TimeConfig as TimeConfig
 
 
 class ProblemConfig(Section):
@@ -87,7 +89,11 @@ class RunConfig(Section):
     problem: ProblemConfig = ProblemConfig()
     method: dict[str, Any] = Field(default_factory=lambda: {"name": "fedspd-dp"})
     privacy: PrivacyConfig = PrivacyConfig()
+    time: TimeConfig = TimeConfig()
+    policy: PolicyConfig = PolicyConfig()
     actors: ActorsConfig = ActorsConfig()
+    # Candidates for `dualfed compare --tune`, such as method.rho = [0.1, 1.0]; a run by itself takes none of them.
+    tune: dict[str, Any] = Field(default_factory=dict)
 
 
 def parse(values: Mapping[str, Any]) -> RunConfig:

@@ -70,6 +70,8 @@ class DataConfig(Section):
         image_size: height and width in pixels.
         feature_map, features_out, feature_seed, bandwidth, scattering_scale: a public map of the features; see
             `dualfed.runs.data.maps`.
+        seed: keys the split and synthetic records, in place of the run's seed.
+        validation: share of each client's records that it does not train on, evaluated on in place of the test records.
     """
 
     name: Source = "digits"
@@ -108,6 +110,8 @@ class DataConfig(Section):
     feature_seed: int = Field(0, ge=0, lt=2**62)
     bandwidth: float = Field(1.0, gt=0, allow_inf_nan=False)
     scattering_scale: int = Field(2, gt=0, le=8)
+    seed: int | None = Field(None, ge=0, lt=2**62)
+    validation: float | None = Field(None, gt=0, lt=1)
 
     @property
     def columns(self) -> list[str]:

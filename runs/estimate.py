@@ -18,7 +18,7 @@ from ..actors.messages import Parcel, RoundTask, StepTask
 from ..algorithms.method import GraphMethod
 from ..privacy.accountants import Accountant
 from .config import RunConfig
-from .prepare import Given, Prepared, prepare
+from .prepare import Given, Prepared, prepare, shared_length
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,9 @@ def estimate(config: RunConfig, given: Given | None = None) -> Estimate:
 
 
 def _message_bytes(settings: RunSettings) -> int:
-    """Of one vector; of a server's clients, the mean of what goes down and up."""
+    """Of one message over an edge; of a server's clients, the mean of what goes down and up."""
+    if settings.message_length:
+        return settings.message_length * settings.item_bytes
     down = settings.dim if settings.numbers_down is None else settings.numbers_down
     up = settings.dim if settings.numbers_up is None else settings.numbers_up
     return (down + up) * settings.item_bytes // 2
@@ -129,7 +131,8 @@ def _one_round(prepared: Prepared) -> float:
         if isinstance(prepared.method, GraphMethod):
             near = spec.neighbourhood
             assert near is not None
-            ghosts = {h: Parcel(np.zeros((len(rows), prepared.problem.dim))) for h, rows in near.ghosts_of.items()}
+            length = shared_length(prepared.method, prepared.problem)
+            ghosts = {h: Parcel(np.zeros((len(rows), length))) for h, rows in near.ghosts_of.items()}
             host.step(StepTask(attempt, 1, clients, numbers, events), ghosts)  # type: ignore[attr-defined]
         else:
             kept = host.enter() if job.settings.server is None else job.settings.server  # type: ignore[attr-defined]

@@ -5,15 +5,21 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import glob
+import json
 import os
 import shutil
-from collections.abc import Iterator
+import socket
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from ..errors import DualfedError, InvalidValue, RunBroken
 
 _ROOT = Path("dualfed-out")
 _LOCK = ".lock"
+_HELD: dict[str, Any] = {}
+LOG = "run.log"  # what a run that goes on alone says
 
 
 def new_folder(name: str, out: Path | None) -> Path:
@@ -27,7 +33,7 @@ def new_folder(name: str, out: Path | None) -> Path:
         out = _ROOT / f"{name}-{max(taken, default=0) + 1}"
     try:
         out.mkdir(parents=True, exist_ok=True)
-        holds = any(path.name != _LOCK for path in out.iterdir())
+        holds = any(path.name not in (_LOCK, LOG) for path in out.iterdir())
     except OSError as error:
         raise InvalidValue(
             "--out", str(out), f"cannot be made: {error.strerror}; give a folder that you may write"
@@ -75,6 +81,20 @@ def existing_folder(path: Path) -> Path:
     return path
 
 
+def find_run(run: Path | str) -> Path:
+    """The folder of a run that is named by its folder, by its folder's name below ``dualfed-out``, or by the run's name,
+    which means the newest of that name there. Raises InvalidValue.
+    """
+    for folder in (Path(run), _ROOT / run):
+        if (folder / "config.toml").is_file():
+            return folder
+    numbered = {path: path.name.removeprefix(f"{run}-") for path in _ROOT.glob(f"{glob.escape(str(run))}-*")}
+    found = [path for path, number in numbered.items() if number.isdigit() and (path / "config.toml").is_file()]
+    if found:
+        return max(found, key=lambda path: int(numbered[path]))
+    return existing_folder(Path(run))
+
+
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Keep other runs out of ``folder`` while this one uses it; released by the system if the process dies.
@@ -93,9 +113,32 @@ def locked(folder: Path) -> Iterator[None]:
             raise InvalidValue(
                 "--out", str(folder), "another run uses this folder; wait for it, or give another"
             ) from None
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, json.dumps({"pid": os.getpid(), "host": socket.gethostname(), **_HELD}).encode())
         yield
         with contextlib.suppress(FileNotFoundError):
             os.unlink(folder / _LOCK)
+    finally:
+        os.close(descriptor)
+
+
+def held_by(facts: Mapping[str, Any]) -> None:
+    """Say how this process can be reached, for whoever finds a folder in use by it."""
+    _HELD.update(facts)
+
+
+def user_of(folder: Path) -> dict[str, Any] | None:
+    """Who uses a run's folder now: ``pid`` and ``host``, and what ``held_by`` said; None if nobody does."""
+    try:
+        descriptor = os.open(folder / _LOCK, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return None
+    except OSError:
+        found: dict[str, Any] = json.loads(os.read(descriptor, 1 << 16) or b"{}")
+        return found
     finally:
         os.close(descriptor)
 

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from ..errors import InvalidValue
+from .plots_time import time_figures
 from .results import RunResult, load_result
 from .statement import epsilon_label
 
@@ -64,7 +65,7 @@ def _figures(result: RunResult, twin: RunResult | None) -> dict[str, Figure]:
         figures[f"{name}-rounds"] = _against_rounds(result, twin, curve)
         if len(_with_epsilon(result, curve)) > 1:
             figures[f"{name}-epsilon"] = _against_epsilon(result, twin, curve)
-    return figures
+    return figures | time_figures(result)
 
 
 def _curves(result: RunResult) -> dict[str, _Curve]:

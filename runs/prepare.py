@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import secrets
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +17,12 @@ import networkx as nx
 import numpy as np
 import torch
 
+from ..actors.async_coordinator import AsyncCoordinator
 from ..actors.coordinator import Coordinator
 from ..actors.graph_coordinator import GraphCoordinator
 from ..actors.host import HostSpec, Neighbourhood
 from ..actors.job import Job, LedgerSpec
-from ..actors.layout import check_memory, host_count, place_clients
+from ..actors.layout import check_room, host_count, place_clients
 from ..actors.loop import RunSettings
 from ..actors.messages import HostShard
 from ..actors.plan import Plan
@@ -37,6 +39,11 @@ from .data import Dataset, load
 from .network import build_web
 from .partition import partition
 from .recorder import FileRecorder
+from .time_setup import check_policy, time_settings
+from .validation import held_out
+
+# What may change between the start of a run and its end.
+_NOT_PLANNED = {"engine", "actors", "evaluate_every", "checkpoint_every", "name", "tune"}
 
 
 @dataclass(frozen=True)
@@ -91,12 +98,16 @@ def prepare(config: RunConfig, folder: Path, given: Given, resumed_to: int | Non
     members = partition(
         dataset.train_labels, config.partition, config.seed, dataset.train_clients, dataset.client_names
     )
+    if config.data.validation is not None:
+        dataset, members = held_out(dataset, members, config.data.validation, config.seed)
     problem = build_problem(config.problem, dataset) if given.problem is None else given.problem
     _check_records(problem, dataset)
     sizes = np.array([len(rows) for rows in members], dtype=np.int64)
     weights = len(sizes) * sizes / sizes.sum() if config.problem.weights == "by-size" else np.ones(len(sizes))
-    if config.actors.device == "cuda" and not torch.cuda.is_available():
+    on_cluster = "ray" in sys.modules and sys.modules["ray"].is_initialized()  # whose other nodes may have one
+    if config.actors.device == "cuda" and not on_cluster and not torch.cuda.is_available():
         raise InvalidValue("actors.device", "cuda", 'torch sees no GPU on this machine; take "cpu"')
+    _check_mechanism(method, config)
     method.validate(problem, sizes, weights, config.privacy.mode != "none")
     hosts = _hosts(config, len(sizes))
     graph, near = None, None
@@ -107,16 +118,22 @@ def prepare(config: RunConfig, folder: Path, given: Given, resumed_to: int | Non
         web = build_web(config, len(sizes), given.graph)
         method, warnings = method.settle(web.network, problem, sizes)
         graph = web.graph
-        blocks, near = web.place(hosts)
+        blocks, near = web.place(hosts, method.mixing_matrix(web.network))
     else:
         blocks = place_clients(len(sizes), hosts)
     config = parse({**config.model_dump(), "method": method_table(method)})
-    plan = make_plan(method, problem, sizes, weights, _participants(config, method, given, len(sizes)), _noise(config))
+    check_policy(config.policy, method, len(sizes), config.privacy.mode)
+    participants = _participants(config, method, problem, given, len(sizes))
+    asynchronous = config.policy.kind == "async"
+    plan = make_plan(
+        method, problem, sizes, weights, participants, _noise(config), config.policy.cap, arrivals_decide=asynchronous
+    )
+    _check_curvature(config, method, problem, sizes, weights, plan)
     _check_injected(given.noise, config, (method.rounds, len(sizes), problem.dim))
     specs = _specs(config, folder, problem, method, sizes, weights, plan, blocks, near, given.noise)
     job = Job(
         name=config.name,
-        settings=_settings(config, folder, problem, method, blocks, graph),
+        settings=_settings(config, folder, problem, method, blocks, graph, participants),
         plan=plan,
         specs=specs,
         shards=[host_shard(dataset, [members[client] for client in block], np.dtype(config.dtype)) for block in blocks],
@@ -124,8 +141,8 @@ def prepare(config: RunConfig, folder: Path, given: Given, resumed_to: int | Non
             dataset.test_features, dataset.test_labels, np.array([0, len(dataset.test_labels)]), np.dtype(config.dtype)
         ),
         ledger=_ledger(config, folder, method, len(sizes), plan),
-        recorder=FileRecorder(folder, resumed_to, method.status),
-        loop=Coordinator if graph is None else GraphCoordinator,
+        recorder=FileRecorder(folder.resolve(), resumed_to, method.status),
+        loop=GraphCoordinator if graph is not None else AsyncCoordinator if asynchronous else Coordinator,
         gpus_per_host=config.actors.gpus_per_actor,
     )
     host_of = np.empty(len(sizes), dtype=np.int64)
@@ -170,12 +187,43 @@ def _noise(config: RunConfig) -> Noise:
     )
 
 
+def _check_mechanism(method: Method, config: RunConfig) -> None:
+    if not method.private and config.privacy.mode != "none":
+        raise InvalidValue(
+            "privacy.mode", config.privacy.mode, f'{method.name} is a reference without privacy; take mode = "none"'
+        )
+
+
 def _check_records(problem: Problem, dataset: Dataset) -> None:
     for features, labels in (
         (dataset.train_features, dataset.train_labels),
         (dataset.test_features, dataset.test_labels),
     ):
         problem.check(torch.from_numpy(np.ascontiguousarray(features)), torch.from_numpy(np.ascontiguousarray(labels)))
+
+
+def _check_curvature(
+    config: RunConfig, method: Method, problem: Problem, sizes: np.ndarray, weights: np.ndarray, plan: Plan
+) -> None:
+    """A perturbed objective loses some privacy by its shape alone, whatever the noise: the rest must be more than 0."""
+    if not isinstance(method, GraphMethod):
+        return
+    everyone = np.arange(len(sizes))
+    for t, chosen in enumerate(plan.participants, 1):
+        bound = method.bound_at(problem, sizes, weights, everyone, t) if len(chosen) else None
+        if bound is None or bound.noise != "radial":
+            continue
+        z = np.zeros(len(sizes))
+        z[chosen] = plan.multipliers[plan.events_of(t, chosen)]
+        if (short := np.isinf(bound.radial_scale(z))).any():
+            client = int(short.argmax())
+            costs = 0.0 if bound.curvature is None else float(bound.curvature[client])
+            raise InvalidValue(
+                "privacy.epsilon",
+                config.privacy.epsilon,
+                f"it leaves client {client} ε = {1 / z[client]:.3g} for round {t}, and the curvature of its objective alone "
+                f"costs {costs:.3g}; give a larger one, fewer rounds, a larger penalty or method.phi",
+            )
 
 
 def _check_injected(injected: np.ndarray | None, config: RunConfig, shape: tuple[int, int, int]) -> None:
@@ -193,13 +241,28 @@ def _hosts(config: RunConfig, clients: int) -> int:
     return host_count(clients, config.actors.clients_per_actor, config.actors.cpus or os.cpu_count() or 1)
 
 
-def _participants(config: RunConfig, method: Method, given: Given, clients: int) -> list[np.ndarray]:
-    if given.participation is not None:
-        return check_participants(given.participation, method.rounds, clients)
-    chosen = method.participants if isinstance(method, ServerMethod) else None
-    if isinstance(method, ServerMethod) and (ruled := method.participation(method.rounds, clients, config.seed)):
-        return check_participants([chosen.tolist() for chosen in ruled], method.rounds, clients)
-    return draw_participants(method.rounds, clients, chosen, config.seed)
+def _participants(config: RunConfig, method: Method, problem: Problem, given: Given, clients: int) -> list[np.ndarray]:
+    kind = config.policy.kind
+    ruled = given.participation
+    if ruled is not None and kind in ("async", "over-select"):
+        raise InvalidValue("participation", "a list", f"policy.kind = {kind!r} draws its own clients")
+    if ruled is None and isinstance(method, ServerMethod) and kind != "async":  # there arrivals take its place
+        own = method.participation(method.rounds, clients, config.seed)
+        ruled = None if own is None else [chosen.tolist() for chosen in own]
+        if own is not None and kind == "over-select":
+            raise InvalidValue("policy.kind", kind, f'{method.name} chooses its clients itself; take "wait" or "async"')
+    if ruled is not None:
+        drawn = check_participants(ruled, method.rounds, clients)
+    else:
+        chosen = method.participants if isinstance(method, ServerMethod) else None
+        if chosen is not None and kind == "over-select":
+            chosen += config.policy.extra
+        drawn = draw_participants(method.rounds, clients, chosen, config.seed)
+    if isinstance(
+        method, GraphMethod
+    ):  # in a round that does not touch the data nobody releases, and nobody is charged
+        drawn = [who[:0] if method.event(problem, 1, 1.0, t) is None else who for t, who in enumerate(drawn, 1)]
+    return drawn
 
 
 def _specs(
@@ -220,7 +283,7 @@ def _specs(
         item = np.dtype(config.dtype).itemsize
         rows = sum(row.numel() for row in method.init(torch.zeros(problem.dim)).values())
         state = 2 * rows * len(sizes) * item
-        check_memory(len(blocks), int(sizes.sum()) * problem.n_features * item, state)
+        check_room(len(blocks), config.actors.gpus_per_actor, int(sizes.sum()) * problem.n_features * item, state)
         (folder / "state").mkdir(mode=0o700, exist_ok=True)
     key, start = noise_key(config.seed if config.privacy.noise == "seeded" else None), problem.start(config.seed)
     return [
@@ -241,15 +304,24 @@ def _specs(
             neighbourhood=None if near is None else near[host],
             threads=config.actors.threads,
             device=config.actors.device,
+            per_edge=config.policy.kind == "lossy",
         )
         for host, block in enumerate(blocks)
     ]
 
 
 def _settings(
-    config: RunConfig, folder: Path, problem: Problem, method: Method, blocks: list[np.ndarray], graph: nx.Graph | None
+    config: RunConfig,
+    folder: Path,
+    problem: Problem,
+    method: Method,
+    blocks: list[np.ndarray],
+    graph: nx.Graph | None,
+    participants: list[np.ndarray],
 ) -> RunSettings:
     down, up = method.traffic(problem.dim) if isinstance(method, ServerMethod) else (None, None)
+    shared = shared_length(method, problem) if isinstance(method, GraphMethod) else 0
+    item = np.dtype(config.dtype).itemsize
     return RunSettings(
         rounds=method.rounds,
         hosts=blocks,
@@ -267,7 +339,27 @@ def _settings(
         numbers_up=up,
         fresh_uploads=isinstance(method, ServerMethod) and method.uploads == "fresh",
         server=method.server_start(problem.start(config.seed)) if isinstance(method, ServerMethod) else None,
+        message_length=shared,
+        time=time_settings(
+            config.time,
+            config.policy,
+            method,
+            config.seed,
+            participants,
+            sum(len(block) for block in blocks),
+            (down or shared) * item,
+            (up or shared) * item,
+            graph,
+        ),
+        on_error=config.policy.on_error,
+        retries=config.policy.retries,
     )
+
+
+def shared_length(method: GraphMethod, problem: Problem) -> int:
+    """Numbers that a client shares in one exchange: d for every row of its state that neighbours see."""
+    rows = method.init(torch.zeros(problem.dim))
+    return sum(rows[name].numel() for name in method.shared)
 
 
 def _ledger(config: RunConfig, folder: Path, method: Method, clients: int, plan: Plan) -> LedgerSpec:
@@ -285,7 +377,7 @@ def _ledger(config: RunConfig, folder: Path, method: Method, clients: int, plan:
 
 def plan_digest(config: RunConfig) -> str:
     """A digest of all that decides what a run releases and charges; where and how it runs may change."""
-    tables = config.model_dump(mode="json", exclude={"engine", "actors", "evaluate_every", "checkpoint_every", "name"})
+    tables = config.model_dump(mode="json", exclude=_NOT_PLANNED)
     return hashlib.blake2b(json.dumps(tables, sort_keys=True).encode(), digest_size=12).hexdigest()
 
 

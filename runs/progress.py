@@ -9,9 +9,10 @@ from typing import Any, Protocol
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from .statement import epsilon_text
+from .statement import epsilon_text, seconds_text
 
 _PLAIN_LINES = 20
+_STRAGGLERS = {"late": "too late", "void": "too old to count", "dropped": "dropped out", "offline": "offline"}
 
 
 class Watcher(Protocol):
@@ -32,6 +33,7 @@ class _State:
         self.scores: dict[str, Any] = {}
         self.last_event = ""
         self.refused: set[int] = set()
+        self.simulated_s: float | None = None
         self._marks: list[tuple[float, int]] = []
 
     def take(self, event: dict[str, Any]) -> None:
@@ -40,6 +42,7 @@ class _State:
             self.rounds, self.status = event["rounds"], event["status"]
         elif kind in ("round", "resumed"):
             self.round = event["round"]
+            self.simulated_s = event.get("simulated_s", self.simulated_s)
             self._marks = [*self._marks[-40:], (time.monotonic(), self.round)]
         elif kind == "evaluated":
             self.scores = event
@@ -56,6 +59,10 @@ class _State:
                 return f"round {t}: lost {_clients(event['clients'])}, inactive this round"
             case "rebuilt":
                 return f"round {t}: host {event['host']} is back"
+            case "late" | "void" | "dropped" | "offline" as kind:
+                return f"round {t}: {_clients(event['clients'])} {_STRAGGLERS[kind]}"
+            case "error":
+                return f"round {t}: client {event['client']} raised {event['error']}"
             case "failed":
                 return f"round {t}: {_clients(event['clients'])} failed"
         return ""
@@ -77,6 +84,8 @@ class _State:
             parts.append(f"loss {self.scores['loss']:.3f}")
         if "epsilon_max" in self.scores:
             parts.append(f"ε ≤ {epsilon_text(self.scores['epsilon_max'], self.status)}")
+        if self.simulated_s is not None:
+            parts.append(f"{seconds_text(self.simulated_s)} simulated")
         if not math.isnan(self.rate):
             parts.append(f"{self.rate:.1f} rounds/s")
         return " · ".join(parts)
@@ -124,6 +133,7 @@ class LineWatcher:
         self._console, self._label, self._state = console, label, _State()
         self._printed = -1
         self._told = ""
+        self._seen: set[str] = set()
 
     def __call__(self, event: dict[str, Any]) -> None:
         state = self._state
@@ -135,6 +145,12 @@ class LineWatcher:
             if done == state.rounds or self._printed < 0 or done - self._printed >= state.rounds / _PLAIN_LINES:
                 self._printed = done
                 self._say(f"round {done}/{state.rounds} · {state.sentence()}")
+        elif event["kind"] in _STRAGGLERS or event["kind"] == "error":
+            if event["kind"] not in self._seen:
+                self._say(state.last_event)
+                if "trace" in event:
+                    self._console.print(event["trace"], highlight=False, markup=False, soft_wrap=True)
+            self._seen.add(event["kind"])
         elif state.last_event != self._told and event["kind"] in ("lost", "rebuilt", "failed", "refused"):
             if event["kind"] != "refused" or "spent their budget" not in self._told:
                 self._say(state.last_event)

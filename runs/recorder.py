@@ -9,14 +9,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ..actors.feed import FeedWriter
+
 # Which columns land in which file. What depends on private data stays apart, and is marked.
 _TABLES = {"evaluated": "metrics", "diagnosed": "diagnostics", "round": "timing"}
-_TIMING = ("round", "participants", "released", "seconds", "host_seconds")
+_TIMING = ("round", "participants", "released", "seconds", "host_seconds", "simulated_s")
+_BY_ROUND = ("metrics", "diagnostics", "timing", "events", "spans")
 NON_PRIVATE = {"dualfed": "non-private diagnostics of the simulation: computed from private data, not a release"}
 
 
 class FileRecorder:
-    """Collects the coordinator's events and writes them when asked.
+    """Collects the coordinator's events and writes them when asked; the feed for other processes at once.
 
     Args:
         folder: where the files go; None keeps the frames in memory alone.
@@ -30,10 +33,11 @@ class FileRecorder:
             "diagnostics": NON_PRIVATE,
             "metrics": {"epsilon": status if status == "guaranteed" else "claimed, not guaranteed"},
         }
-        self._rows: dict[str, list[dict[str, Any]]] = {"metrics": [], "diagnostics": [], "timing": [], "events": []}
+        self._rows: dict[str, list[dict[str, Any]]] = {name: [] for name in (*_BY_ROUND, "client_times", "staleness")}
         self._states: dict[str, list[np.ndarray]] = {}
+        self._feed = None if folder is None else FeedWriter(folder)
         if folder is not None and resumed_to is not None:
-            for table in self._rows:
+            for table in _BY_ROUND:
                 path = folder / f"{table}.parquet"
                 if path.exists():
                     frame = pd.read_parquet(path)
@@ -43,6 +47,8 @@ class FileRecorder:
     def take(self, event: dict[str, Any]) -> None:
         """Note one event."""
         kind = event["kind"]
+        if self._feed is not None:
+            self._feed.take(event)
         if kind == "states":
             for name, value in event.items():
                 if name not in ("kind", "round"):
@@ -50,15 +56,19 @@ class FileRecorder:
         elif (table := _TABLES.get(kind)) is not None:
             kept = {name: value for name, value in event.items() if name != "kind"}
             if kind == "round":
-                kept = {name: kept[name] for name in _TIMING}
+                kept = {name: kept[name] for name in _TIMING if name in kept}
             self._rows[table].append(kept)
+        elif kind == "spans":
+            self._rows["spans"] += event["rows"]
+        elif kind == "client-times":
+            self._rows["client_times"], self._rows["staleness"] = event["clients"], event["staleness"]
         else:
             detail = {name: str(value) for name, value in event.items() if name not in ("kind", "round")}
             text = "; ".join(f"{name}: {value}" for name, value in detail.items())
             self._rows["events"].append({"round": event["round"], "kind": kind, "detail": text})
 
     def frames(self) -> dict[str, pd.DataFrame]:
-        """The tables so far, by name: metrics, diagnostics, timing, events."""
+        """The tables so far, by name: metrics, diagnostics, timing, events, spans, client_times, staleness."""
         return {table: pd.DataFrame(rows) for table, rows in self._rows.items()}
 
     def states(self) -> dict[str, np.ndarray]:

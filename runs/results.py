@@ -30,6 +30,8 @@ class RunResult:
         events: refusals, losses, restarts.
         clients: one row a client: size, host, noise multiplier, releases, ε, its account and status.
         model: ``[d]`` the released model after the last round.
+        spans: where time was simulated, what up to 64 clients did when: round, client, start_s, end_s, outcome.
+        staleness: of an asynchronous run, how often each client's work was used at each staleness.
         states: recorded states ``{"x0": [T, d], "x": [T, N, d], …}`` where ``record_states`` was set.
     """
 
@@ -44,11 +46,21 @@ class RunResult:
     clients: pd.DataFrame
     model: np.ndarray
     states: dict[str, np.ndarray] = field(default_factory=dict)
+    spans: pd.DataFrame = field(default_factory=pd.DataFrame)
+    staleness: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @cached_property
     def accuracy(self) -> float:
         """Test accuracy of the released model at the last evaluation; NaN where the problem has none."""
         return float(self.metrics["accuracy"].iloc[-1]) if "accuracy" in self.metrics else float("nan")
+
+    def seconds_to(self, accuracy: float) -> float:
+        """Simulated seconds until an evaluation first reached this test accuracy; ``inf`` if none did, NaN where nothing
+        took time."""
+        if "simulated_s" not in self.metrics or "accuracy" not in self.metrics:
+            return float("nan")
+        reached = self.metrics.loc[self.metrics["accuracy"] >= accuracy, "simulated_s"].dropna()
+        return float(reached.iloc[0]) if len(reached) else float("inf")
 
     @cached_property
     def epsilon(self) -> float:
@@ -63,7 +75,7 @@ def load_result(folder: Path) -> RunResult:
     existing_folder(folder)
     frames = {
         name: pd.read_parquet(path) if (path := folder / f"{name}.parquet").exists() else pd.DataFrame()
-        for name in ("metrics", "diagnostics", "timing", "events", "clients")
+        for name in ("metrics", "diagnostics", "timing", "events", "clients", "spans", "staleness")
     }
     summary = json.loads((folder / "summary.json").read_text()) if (folder / "summary.json").exists() else {}
     model = folder / "model.safetensors"

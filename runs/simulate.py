@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -19,6 +20,7 @@ import numpy as np
 import pandas as pd
 import tomlkit
 
+from ..actors.run_file import RunFile
 from ..algorithms.method import Method
 from ..errors import InvalidValue
 from .config import RunConfig, parse
@@ -120,6 +122,7 @@ def resume(folder: Path | str, *, engine: str | None = None, listen: Listener | 
             cure = "the records are not those of the run's start; bring them back"
             raise InvalidValue("data", config.data.name, cure)
         check_journal(folder, identity, prepared.job.ledger.meta, saved.get("journal"))
+        prepared.job.ledger.meta["run"] = identity
         shutil.rmtree(folder / "state", ignore_errors=True)
         if config.engine == "ray":
             (folder / "state").mkdir(mode=0o700)
@@ -134,11 +137,24 @@ def _ending(folder: Path) -> str:
 
 
 def _run(prepared: Prepared, folder: Path, listen: Listener | None) -> RunResult:
-    hear = listen or _ignore
+    from ..actors.job import stoppable
+
+    with stoppable():
+        return _begun(prepared, folder, listen)
+
+
+def _begun(prepared: Prepared, folder: Path, listen: Listener | None) -> RunResult:
+    with room_on_disk(folder):
+        run_file = RunFile(folder, _identity(prepared))
+    hear = run_file.listening(listen or _ignore)
     hear({"kind": "prepared", "round": 0, **_facts(prepared)})
     try:
         with room_on_disk(folder):
             return _carried_out(prepared, folder, hear)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            run_file.end("failed")
+        raise
     finally:
         shutil.rmtree(folder / "state", ignore_errors=True)
 
@@ -175,7 +191,7 @@ def client_table(prepared: Prepared, folder: Path) -> pd.DataFrame:
     finally:
         ledger.close()
     budgets = prepared.job.plan.budgets
-    return pd.DataFrame(
+    table = pd.DataFrame(
         {
             "client": np.arange(len(prepared.sizes)),
             "records": prepared.sizes,
@@ -192,6 +208,8 @@ def client_table(prepared: Prepared, folder: Path) -> pd.DataFrame:
             "epsilon_zcdp": [item.alternatives.get("zcdp", np.nan) for item in spent],
         }
     )
+    times = folder / "client_times.parquet"
+    return table.merge(pd.read_parquet(times), on="client") if times.exists() else table
 
 
 def _facts(prepared: Prepared) -> dict[str, Any]:
@@ -208,6 +226,18 @@ def _facts(prepared: Prepared) -> dict[str, Any]:
         "status": prepared.method.status,
         "warnings": prepared.warnings,
         "folder": settings.folder,
+    }
+
+
+def _identity(prepared: Prepared) -> dict[str, Any]:
+    """What other processes are told of the run."""
+    facts = _facts(prepared)
+    named = ("name", "method", "engine", "rounds", "clients", "delta", "budget", "status", "folder")
+    return {
+        "run": prepared.job.ledger.meta["run"],
+        **{name: facts[name] for name in named},
+        "unit": prepared.method.unit,
+        "graph": prepared.graph is not None,
     }
 
 
@@ -239,11 +269,31 @@ def _summary(prepared: Prepared, folder: Path, ending: str, clients: pd.DataFram
         "bytes_up": int(last["bytes_up"]),
         "bytes_down": int(last["bytes_down"]),
         "seconds": float(timing["seconds"].sum()) if len(timing) else 0.0,
+        **_time_facts(prepared, metrics, clients),
         "data": prepared.dataset.name,
         "scaling": prepared.dataset.scaling,
         "problem": describe_problem(prepared.problem),
         "method_parameters": prepared.config.method,
     }
+
+
+def _time_facts(prepared: Prepared, metrics: pd.DataFrame, clients: pd.DataFrame) -> dict[str, Any]:
+    """What a run with simulated time says of it, and how many errors of clients it went on after."""
+    facts: dict[str, Any] = {"policy": prepared.config.policy.kind}
+    if "errors" in metrics:
+        facts["errors"] = int(metrics["errors"].iloc[-1])
+    if "simulated_s" not in metrics:
+        return facts
+    facts["simulated_s"] = float(metrics["simulated_s"].iloc[-1])
+    facts["clock"] = prepared.config.time.clock
+    facts["stragglers"] = {
+        name: int(clients[name].sum()) for name in ("late", "void", "dropped", "offline") if name in clients
+    }
+    target = prepared.config.time.target_accuracy
+    if target is not None and "accuracy" in metrics:
+        reached = metrics.loc[metrics["accuracy"] >= target, "simulated_s"].dropna()
+        facts["target"] = {"accuracy": target, "seconds": float(reached.iloc[0]) if len(reached) else None}
+    return facts
 
 
 def _refused(folder: Path) -> list[int]:

@@ -79,3 +79,12 @@ def size_sentence(least: int, most: int, unit: str) -> str:
         f"Each client holds {held} records; a record-level guarantee this strong is paid by accuracy, "
         "and more records per client cost less."
     )
+
+
+def seconds_text(seconds: float) -> str:
+    """A duration in words: 12.3 s, 4 min 10 s, 3 h 20 min."""
+    if seconds < 120:
+        return f"{seconds:.3g} s"
+    if seconds < 7200:
+        return f"{int(seconds // 60)} min {seconds % 60:.0f} s"
+    return f"{int(seconds // 3600)} h {seconds % 3600 / 60:.0f} min"

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .results import RunResult
-from .statement import account_name, epsilon_text, privacy_sentence, size_sentence
+from .statement import account_name, epsilon_text, privacy_sentence, seconds_text, size_sentence
 
 _FEW_RECORDS = 1000
 
@@ -46,9 +46,11 @@ def ending_sentences(result: RunResult) -> list[str]:
         releases = clients["releases"] if len(clients) else result.clients["releases"]
         least, most = int(releases.min()), int(releases.max())
         after = f"{least}" if least == most else f"{least} to {most}"
+        reason = "their participations are used up"
+        if result.events["detail"].str.contains("would pass its budget").any():
+            reason = f"their budget of ε = {epsilon_text(summary['budget'], summary['status'])} is spent"
         said.append(
-            f"{summary['exhausted']} of {summary['clients']} clients stopped because their budget of "
-            f"ε = {epsilon_text(summary['budget'], summary['status'])} is spent, after {after} releases each."
+            f"{summary['exhausted']} of {summary['clients']} clients stopped because {reason}, after {after} releases each."
         )
     if result.ending == "exhausted":
         said.append(
@@ -109,8 +111,32 @@ def _facts(result: RunResult) -> Table:
     else:
         table.add_row("sent", f"{_bytes(summary['bytes_up'])} between neighbours")
     table.add_row("rounds", f"{summary['rounds_done']} of {summary['rounds']} in {summary['seconds']:.1f} s")
+    for name, value in _time(summary).items():
+        table.add_row(name, value)
     table.add_row("folder", Text(str(result.folder), overflow="fold"))
     return table
+
+
+def _time(summary: dict[str, Any]) -> dict[str, str]:
+    """Simulated time, stragglers and errors, where there were any."""
+    said: dict[str, str] = {}
+    if "simulated_s" in summary:
+        said["simulated time"] = f"{seconds_text(summary['simulated_s'])}, policy {summary['policy']}"
+        if any(summary["stragglers"].values()):
+            charged = [
+                f"{number} {name}" for name, number in summary["stragglers"].items() if number and name != "offline"
+            ]
+            counts = [f"{', '.join(charged)} (charged all the same)"] if charged else []
+            away = summary["stragglers"]["offline"]
+            said["stragglers"] = ", ".join(counts + ([f"{away} times offline"] if away else []))
+    if (target := summary.get("target")) is not None:
+        when = (
+            "not reached" if target["seconds"] is None else f"reached after {seconds_text(target['seconds'])} simulated"
+        )
+        said[f"{100 * target['accuracy']:g} % accuracy"] = when
+    if summary.get("errors"):
+        said["errors"] = f"{summary['errors']} of clients; their work did not count and was charged"
+    return said
 
 
 def _over_a_graph(result: RunResult) -> dict[str, str]:

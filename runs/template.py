@@ -10,6 +10,7 @@ from typing import Any
 import tomlkit
 
 from ..errors import InvalidValue
+from .template_graph import NEED_CLIP, graph_words
 from .template_server import server_words
 from .template_spade import SPADE
 
@@ -25,6 +26,10 @@ _HEAD: dict[str, tuple[str, Any]] = {
     "checkpoint_every": ("rounds between two checkpoints, from which `dualfed resume` goes on", None),
     "record_states": ("keep every round's models and duals; needs memory for rounds × clients × parameters", None),
     "compare_without_privacy": ("`dualfed run` also runs the same configuration without privacy and prints both", None),
+    "tune": (
+        "candidates that `dualfed compare --tune` chooses from; `dualfed run` leaves them alone",
+        {"method.rho": [0.1, 1.0]},
+    ),
 }
 _SECTIONS: dict[str, tuple[str, dict[str, tuple[str, Any]]]] = {
     "data": (
@@ -91,6 +96,8 @@ _SECTIONS: dict[str, tuple[str, dict[str, tuple[str, Any]]]] = {
             "feature_seed": ("the seed of the map", None),
             "bandwidth": ('"random-fourier" only: distance at which two records stop being alike', None),
             "scattering_scale": ('"scattering" only: averages over squares of 2^scale pixels', None),
+            "seed": ("the seed of the split and of synthetic records; left out: the run's seed", 5),
+            "validation": ("share of each client's records held out, to evaluate on in place of the test records", 0.2),
         },
     ),
     "partition": (
@@ -205,6 +212,58 @@ _SECTIONS: dict[str, tuple[str, dict[str, tuple[str, Any]]]] = {
             "path": ('"edge-list", "graphml": the file', "graph.edges"),
         },
     ),
+    "time": (
+        "What takes how long and what fails, all drawn by the seed. As it is here nothing takes time.",
+        {
+            "clock": (
+                '"virtual": times are drawn and nothing waits; "real": clients wait. The numbers are the same',
+                None,
+            ),
+            "compute": (
+                'seconds of a client\'s round: "none", "constant", "exponential", "lognormal", "pareto" or "trace"',
+                None,
+            ),
+            "mean_s": ("their mean, for a client of speed 1", None),
+            "sigma": ('"lognormal" only: deviation of the logarithm', None),
+            "shape": ('"pareto" only: the exponent; the nearer to 1, the heavier the tail', None),
+            "slow_fraction": ("share of the clients that take slow_factor times as long, always the same ones", None),
+            "slow_factor": ("see slow_fraction", None),
+            "speed_spread": ("each client's own factor: deviation of its logarithm", None),
+            "speeds": ("known relative speeds, one a client; 2 halves the time", [1.0, 2.0]),
+            "trace": ('"trace" only: a csv file with the columns client, round or time, seconds', "my/delays.csv"),
+            "latency_s": ("seconds of every message, whatever its size", None),
+            "bandwidth": ("bytes per second of a link; left out: no limit", 1e6),
+            "dropout": ("probability that a client begins a round and never answers; its charge stands", None),
+            "online_s": ("churn: mean seconds that a client stays on", 600.0),
+            "offline_s": ("churn: mean seconds that it stays off", 60.0),
+            "churn_trace": ("churn from a csv file with the columns client, time, online (1 or 0)", "my/churn.csv"),
+            "message_drop": ('policy.kind = "lossy" only: probability that a message between neighbours is lost', None),
+            "target_accuracy": ("the summary says after how many simulated seconds this was reached", 0.9),
+        },
+    ),
+    "policy": (
+        "How a round meets stragglers, and what a client's error means.",
+        {
+            "kind": (
+                'with a server: "wait" for all, "over-select" (K + extra begin, the first K count), "deadline", "async"; over '
+                'a graph: "barrier" (the same as wait), "neighbour" (go on when the neighbours\' messages are there), "lossy"',
+                None,
+            ),
+            "extra": ('"over-select" only: how many more than K begin', None),
+            "deadline_s": ('"deadline" only: seconds after which a round is closed; a late client was charged', 5.0),
+            "buffer": ('"async" only: arrivals that make an update', None),
+            "staleness": (
+                '"async" only: the most updates since a client\'s start; older work is void, and charged',
+                None,
+            ),
+            "cap": ("the most participations of a client, kept by the ledger; async calibrates noise for it", 20),
+            "on_error": (
+                'a client that raises: "stop" the run, "skip" it in this round, or "retry" with a new grant',
+                None,
+            ),
+            "retries": ('"retry" only: how often in one round; then the client is skipped', None),
+        },
+    ),
     "actors": (
         "Where clients live.",
         {
@@ -242,7 +301,7 @@ def template(method: str = "fedspd-dp") -> str:
     from .config import RunConfig
 
     defaults = RunConfig()
-    told_of = {"fedspd-dp": _SECTIONS["method"][1], "spade-dfl": SPADE, **server_words()}
+    told_of = {"fedspd-dp": _SECTIONS["method"][1], "spade-dfl": SPADE, **server_words(), **graph_words()}
     if method not in told_of:
         raise InvalidValue("--method", method, f"give one of {', '.join(told_of)}")
     values_of = {"method": _defaults(method), "privacy": _privacy(method)}
@@ -267,7 +326,7 @@ def _defaults(method: str) -> dict[str, Any]:
     # A default that the method works out itself, such as a falling step size.
     values |= {name: value for name, value in method_table(chosen()).items() if values[name] is None}
     # What a private run cannot do without has no default: a file that runs as it is needs one.
-    return values | ({"clip": 1.0} if method == "spade-dfl" else {})
+    return values | ({"clip": 1.0} if method == "spade-dfl" or method in NEED_CLIP else {})
 
 
 def _privacy(method: str) -> dict[str, Any]:

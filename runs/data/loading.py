@@ -45,6 +45,7 @@ def load(config: DataConfig, seed: int) -> Dataset:
     Raises:
         InvalidValue: naming the field at fault, in one sentence.
     """
+    seed = seed if config.seed is None else config.seed
     parts = _from_tables(config, seed) if _tabular(config) else _from_arrays(config, seed)
     train_features, scaling, record_norm = prepare(apply_map(parts.train, config), config.scale, config.bias)
     test_features, _, _ = prepare(apply_map(parts.test, config), config.scale, config.bias)

@@ -167,7 +167,8 @@ def test_coordinator_and_ledger_do_not_import_torch(small):
         import sys
 
         from dualfed.actors import coordinator, graph_coordinator, job, plan  # noqa: F401
-        from dualfed.actors.ray_run import CoordinatorActor, LedgerActor  # noqa: F401
+        from dualfed.actors.ledger_actor import LedgerActor  # noqa: F401
+        from dualfed.actors.ray_run import CoordinatorActor  # noqa: F401
         from dualfed.actors.run_ledger import RunLedger  # noqa: F401
 
         return "torch" in sys.modules

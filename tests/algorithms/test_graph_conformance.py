@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 from dualfed.algorithms import conformance
 from dualfed.algorithms.problems import ModuleProblem
+from dualfed.algorithms.registry import make_method
 from dualfed.algorithms.spade_dfl import SPADEDFL
 
 COMMON = {"rounds": 4, "local_steps": 3, "eta": 0.05, "mu": 0.1, "clip": 0.5}
@@ -17,6 +18,35 @@ METHODS = {
     "spade-dfl, gradient": lambda: SPADEDFL(**COMMON, estimator="gradient"),
     "spade-dfl, unequal": lambda: SPADEDFL(**COMMON | {"local_steps": [1, 2, 5]}, batch_size=[2, 1, 3]),
     "spade-dfl, chunks": lambda: SPADEDFL(**COMMON, chunk=4, query_noise=0.1, direction="sphere"),
+}
+
+
+def named(name, **fields):
+    return lambda: make_method({"name": name, **fields})
+
+
+TRAINED = {"rounds": 4, "local_steps": 3, "clip": 0.5}
+METHODS |= {
+    "dsgd": named("dsgd"),
+    "dsgd, batches": named("dsgd", batch_size=3),
+    "gradient-tracking": named("gradient-tracking"),
+    "gradient-tracking, batches": named("gradient-tracking", batch_size=3),
+    "extra": named("extra"),
+    "lt-admm": named("lt-admm", **TRAINED),
+    "lt-admm, batches": named("lt-admm", **TRAINED, batch_size=4),
+    "lt-admm, memory": named("lt-admm", **TRAINED, memory=True),
+}
+METHODS |= {
+    "dvp-admm": named("dvp-admm"),
+    "pvp-admm": named("pvp-admm"),
+    "pvp-admm, gaussian": named("pvp-admm", noise="gaussian"),
+    "penalty-admm": named("penalty-admm", growth=1.5),
+    "recycled-admm": named("recycled-admm"),
+}
+METHODS |= {
+    f"{name}, {estimator}": named(name, **COMMON, estimator=estimator)
+    for name in ("dp-dsgd", "dp-gt")
+    for estimator in ("baseline", "paper", "two-point", "gradient")
 }
 
 

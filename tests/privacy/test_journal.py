@@ -1,4 +1,5 @@
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -48,6 +49,24 @@ def test_what_was_written_is_read_back(path):
 
 EDITS = {
     "charge of another client": ("UPDATE charges SET client = 1 WHERE id = 3", 2),
+    "charge of another transaction": ("UPDATE charges SET seq = 3 WHERE id = 3", 2),
+    "charge with another number": ("UPDATE charges SET number = 7 WHERE id = 5", 3),
+    "charge that is no number": ("UPDATE charges SET client = 'none' WHERE id = 3", 2),
+    "charges swapped": ("UPDATE charges SET client = 2 - client WHERE seq = 1", 1),
+    "order of charges": ("UPDATE charges SET id = CASE id WHEN 1 THEN 102 ELSE 101 END WHERE seq = 1", 1),
+    "last charges removed": ("DELETE FROM charges WHERE seq >= 4", 4),
+    "void of another client": ("UPDATE voids SET client = 0", 5),
+    "void of another number": ("UPDATE voids SET number = 2", 5),
+    "void of another event": ("UPDATE voids SET event = 0", 5),
+    "void of another transaction": ("UPDATE voids SET seq = 4", 5),
+    "void removed": ("DELETE FROM voids", 5),
+    "void added": ("INSERT INTO voids (seq, client, number, event) VALUES (5, 0, 3, 0)", 5),
+    "transactions swapped": (
+        "UPDATE transactions SET seq = CASE seq WHEN 1 THEN 102 ELSE 101 END WHERE seq IN (1, 2)",
+        1,
+    ),
+    "time": ("UPDATE transactions SET wall = wall - 60 WHERE seq = 2", 2),
+    "digest of a transaction": ("UPDATE transactions SET digest = x'00' WHERE seq = 2", 2),
     "charge made cheaper": ("UPDATE charges SET event = 0 WHERE id = 4", 2),
     "charge removed": ("DELETE FROM charges WHERE id = 6", 3),
     "charge added": ("INSERT INTO charges (seq, client, number, event) VALUES (3, 1, 0, 0)", 3),
@@ -63,7 +82,15 @@ EDITS = {
     "event and digest": ("DELETE FROM events WHERE id = 1", None),
     "version": ("UPDATE schema SET version = 2", None),
     "no version": ("DELETE FROM schema", None),
+    "fact removed": ("DELETE FROM meta WHERE key = 'noise'", 0),
+    "fact added": ("INSERT INTO meta VALUES ('delta', '0.5')", 0),
+    "fact that is no JSON": ("UPDATE meta SET value = 'three' WHERE key = 'n_clients'", None),
+    "event's number": ("UPDATE events SET id = 9 WHERE id = 1", None),
+    "event's digest": ("UPDATE events SET digest = 'ff' WHERE id = 1", None),
     "head": ("DELETE FROM head", None),
+    "head's number": ("UPDATE head SET seq = 5", 6),
+    "head's digest": ("UPDATE head SET digest = x'00'", 7),
+    "head twice": ("INSERT INTO head SELECT seq, digest FROM head", None),
     "no table": ("DROP TABLE charges", None),
 }
 
@@ -92,6 +119,58 @@ def test_an_event_swapped_with_its_digest_is_noticed(path):
     db.close()
     with pytest.raises(JournalDamaged, match="registered events"):
         Journal.open(path, {})
+
+
+def copied_while_open(path, tmp_path):
+    """A journal whose last charges are in its write-ahead log alone, as a killed writer leaves it, and its position."""
+    with Journal.open(path, {}) as journal:
+        for number in range(5):
+            journal.append("reserve", 5, rows((1, number, 0)))
+        newest = journal.position
+        (tmp_path / "copy").mkdir()
+        for part in path.parent.glob("ledger.sqlite*"):
+            shutil.copy(part, tmp_path / "copy" / part.name)
+    return tmp_path / "copy" / "ledger.sqlite", newest
+
+
+@pytest.mark.parametrize("left", ["nothing", "an empty log"])
+def test_a_removed_write_ahead_log_is_noticed(left, path, tmp_path):
+    copy, newest = copied_while_open(path, tmp_path)
+    with Journal.open_readonly(copy) as journal:
+        assert journal.position == newest
+    for part in ("wal", "shm"):
+        copy.with_name(f"ledger.sqlite-{part}").unlink(missing_ok=True)
+    if left == "an empty log":
+        copy.with_name("ledger.sqlite-wal").touch()
+    for open_journal in (Journal.open_readonly, lambda path: Journal.open(path, {}), Journal.open_readonly):
+        with pytest.raises(JournalDamaged, match="write-ahead log is missing"):
+            open_journal(copy)
+
+
+def test_a_write_ahead_log_that_was_left_is_gone_on_with(path, tmp_path):
+    copy, newest = copied_while_open(path, tmp_path)
+    with Journal.open(copy, {}) as journal:
+        assert journal.position == newest
+    # Folded in by the orderly end, so that the file alone is whole again.
+    assert not copy.with_name("ledger.sqlite-wal").exists()
+    alone = tmp_path / "alone.sqlite"
+    shutil.copy(copy, alone)
+    for open_journal in (Journal.open_readonly, lambda path: Journal.open(path, {})):
+        with open_journal(alone) as journal:
+            assert journal.position == newest
+
+
+def test_a_write_ahead_log_that_was_changed_takes_its_charges_along_and_that_is_noticed(path, tmp_path):
+    copy, newest = copied_while_open(path, tmp_path)
+    wal = copy.with_name("ledger.sqlite-wal")
+    content = bytearray(wal.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    wal.write_bytes(bytes(content))
+    try:
+        with Journal.open_readonly(copy) as journal:
+            assert not journal.contains(newest)
+    except JournalDamaged:
+        pass
 
 
 @pytest.mark.parametrize("length", [0, 10, 100, 4096, 0.5])
@@ -125,6 +204,89 @@ def test_where_nothing_can_be_written_nothing_is(path, tmp_path):
         Journal.open(tmp_path / "no" / "such" / "folder.sqlite", {})
     with Journal.open_readonly(path) as journal, pytest.raises(JournalUnwritable, match="reading only"):
         journal.append("note", 0, rows(), "x")
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A folder on a file system of 1 MiB of its own."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)], capture_output=True).returncode:
+        pytest.skip("mounting needs privileges that this process has not")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_disk_that_fills_up_stops_the_charges_and_not_the_journal(small_disk):
+    place = small_disk / "ledger.sqlite"
+    with Journal.open(place, {"n_clients": 500}) as journal:
+        journal.register(EVENTS)
+
+        def charge(number):
+            journal.append("reserve", number, rows(*((client, number, 0) for client in range(500))))
+
+        def fill():
+            for number in range(10_000):
+                charge(number)
+
+        with pytest.raises(JournalUnwritable, match=r"ledger\.sqlite cannot be written .*free the disk"):
+            fill()
+        written = journal.last_seq
+        assert written > 5
+        with pytest.raises(JournalUnwritable):
+            charge(written)
+        assert journal.last_seq == written
+    with Journal.open_readonly(place) as journal:
+        assert journal.last_seq == written
+
+
+def test_a_log_that_cannot_be_read_in_a_readonly_folder_is_not_left_out(small_disk, path, tmp_path):
+    copy, _ = copied_while_open(path, tmp_path)
+    for part in ("ledger.sqlite", "ledger.sqlite-wal"):
+        shutil.copy(copy.with_name(part), small_disk / part)
+    whole = small_disk / "whole.sqlite"
+    shutil.copy(path, whole)
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    with pytest.raises(JournalUnwritable, match="write-ahead log holds charges"):
+        Journal.open_readonly(small_disk / "ledger.sqlite")
+    for at in (small_disk / "ledger.sqlite", whole, small_disk / "new.sqlite"):
+        with pytest.raises(JournalUnwritable, match="cannot be written"):
+            Journal.open(at, {})
+    with Journal.open_readonly(whole) as journal:
+        assert journal.last_seq == 11
+
+
+LIMITED = """
+import resource, sys
+import numpy as np
+from dualfed.errors import DualfedError
+from dualfed.privacy.events import GaussianEvent
+from dualfed.privacy.ledger import Ledger
+import signal
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+ledger = Ledger(sys.argv[1], 200, delta=1e-5)
+ledger.register([GaussianEvent(noise_multiplier=2.0)])
+resource.setrlimit(resource.RLIMIT_FSIZE, (2**19, 2**19))
+granted = 0
+try:
+    for round in range(10**5):
+        granted += len(ledger.reserve(round, np.arange(200), 0)[0])
+except DualfedError as error:
+    print(granted, error)
+"""
+
+
+def test_where_files_may_not_grow_a_ledger_grants_no_more(tmp_path):
+    place = tmp_path / "ledger.sqlite"
+    said = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(place)], capture_output=True, text=True, check=True
+    ).stdout
+    granted, sentence = said.split(" ", 1)
+    assert "cannot be written" in sentence
+    assert sentence.count("\n") == 1
+    with Journal.open_readonly(place) as journal:
+        charged = sum(len(entry.rows) for entry in journal.transactions())
+    assert charged == int(granted) > 0
 
 
 def test_a_full_disk_undoes_the_charge(path):

@@ -117,7 +117,7 @@ def test_the_work_of_a_charge_does_not_grow_with_history(make):
         work.append(len(statements))
     assert len(set(work)) == 1
     assert ledger.counts.sum() == 60_000
-    assert ledger._accountant.compositions == 0
+    assert ledger.accountant.compositions == 0
 
 
 def test_unequal_budgets_caps_and_clients_without_either(make):

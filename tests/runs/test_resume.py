@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import shutil
+import subprocess
 
 import pytest
 from dualfed.actors import loop
@@ -193,3 +194,28 @@ def test_recorded_private_states_are_their_owners_alone(tmp_path):
 def test_participants_must_be_clients(listed):
     with pytest.raises(InvalidValue, match="participation"):
         simulate(CONFIG, keep=False, participation=[listed] * 14)
+
+
+@pytest.mark.slow
+def test_a_disk_that_is_really_full_stops_the_run_before_the_next_release(tmp_path):
+    """On a file system of its own: what was released is charged, and with more room the run goes on to its end."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", str(disk)]
+    if subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("mounting needs privileges that this process has not")
+    try:
+        long = {**CONFIG, "method": {**CONFIG["method"], "rounds": 1500}, "checkpoint_every": 50}
+        long["privacy"] = {"mode": "noise-multiplier", "noise_multiplier": 3.0}
+        released = []
+        with pytest.raises(DualfedError, match=r"free the disk|make room") as said:
+            simulate(long, out=disk / "run", listen=lambda event: released.append(event.get("released", 0)))
+        assert "\n" not in str(said.value)
+        ledger = Ledger.open_readonly(disk / "run" / "ledger.sqlite")
+        charged = ledger.participations.sum()
+        ledger.close()
+        assert 0 < sum(released) <= charged
+        subprocess.run(["mount", "-o", "remount,size=64m", str(disk)], check=True)
+        assert resume(disk / "run").ending == "completed"
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)

@@ -1,0 +1,267 @@
+"""What asking a run's ledger costs the run: the same job with and without questions, one after the other.
+
+    python benchmarks/ledger_load.py                       # 60 s each, actor, journal and HTTP, 100 questions a second each
+    python benchmarks/ledger_load.py --seconds 10 --ways journal
+    python benchmarks/ledger_load.py --ways http           # questions by GET, of a `dualfed serve` that it starts
+
+A job of many short rounds runs on Ray for ``--seconds``, again and again: quiet, asked, quiet, asked … Askers are processes
+of their own; each asks at its rate by the clock, whatever the answers take, so a slow answer shows and does not thin out
+the questions. Printed: rounds a second with and without, their ratio, questions, failures, and the slowest answer. Then
+the rate doubles until an answer fails or the askers fall behind: the highest rate answered without failures.
+Run it on a quiet machine; the ratio of one pair is noise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+WAYS = ("actor", "journal", "http")
+CLIENTS = 100
+PATHS = (
+    "/api/summary",
+    "/api/clients?sort=share&order=desc&limit=20",
+    "/api/overview",
+    "/api/events",
+    "/api/clients/{client}",
+    "/api/metrics",
+)
+_BEGIN_S = 300.0
+_LATE_S = 1.0
+_HIGHEST_RATE = 6400
+_ROUNDS = 20_000
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What one asker saw: questions answered, failures, the slowest answer in seconds, how far it fell behind."""
+
+    answered: int
+    failures: int
+    slowest_s: float
+    late_s: float
+    words: str = ""
+
+
+def job(rounds: int) -> dict[str, Any]:
+    """Many short rounds of 100 clients, 20 a round, whose accounts all change."""
+    return {
+        "name": "load",
+        "engine": "ray",
+        "evaluate_every": 50,
+        "checkpoint_every": 500,
+        "compare_without_privacy": False,
+        "data": {"name": "synthetic", "records": 10_000, "features": 20, "classes": 5},
+        "partition": {"clients": CLIENTS, "min_size": 20},
+        "method": {
+            "name": "fedspd-dp",
+            "rounds": rounds,
+            "participants": 20,
+            "local_steps": 4,
+            "batch_size": 10,
+        },
+        "privacy": {"mode": "noise-multiplier", "noise_multiplier": 2.0},
+    }
+
+
+class Run:
+    """The job in a process of its own, measured from its tenth round on."""
+
+    def __init__(self, folder: Path) -> None:
+        import tomlkit
+
+        self.folder = folder / "run"
+        config = folder / "job.toml"
+        config.write_text(tomlkit.dumps(job(_ROUNDS)))
+        command = [sys.executable, "-m", "dualfed", "run", str(config), "--out", str(self.folder)]
+        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        deadline = time.monotonic() + _BEGIN_S
+        while self.rounds() < 10:
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self.end()
+                raise RuntimeError("the job did not begin; try `dualfed run` by hand")
+            time.sleep(0.1)
+
+    def rounds(self) -> int:
+        """Rounds done so far, from the end of the run's feed."""
+        feed = self.folder / "events.jsonl"
+        if not feed.exists():
+            return 0
+        with open(feed, "rb") as file:
+            file.seek(max(0, feed.stat().st_size - 16384))
+            lines = file.read().split(b"\n")[:-1]
+        for line in reversed(lines):
+            if b'"kind":"round"' in line:
+                return int(json.loads(line)["round"])
+        return 0
+
+    def address(self) -> str:
+        return str(json.loads((self.folder / "run.json").read_text())["cluster"]["address"])
+
+    def end(self) -> None:
+        """Stop it by its process id: Ctrl-C first, so that its cluster goes with it."""
+        import signal
+
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
+            try:
+                self._process.wait(60)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+
+
+def ask(way: str, target: str, address: str, rate: float, seconds: float, told: Any) -> None:
+    """Ask at ``rate`` questions a second for ``seconds``; put an ``Asked`` into the queue ``told``."""
+    try:
+        question = _question(way, target, address)
+    except Exception as error:
+        told.put(Asked(0, 1, 0.0, 0.0, f"{type(error).__name__}: {error}"))
+        return
+    question(0)  # connected, and its first answer computed
+    answered = failures = 0
+    slowest = late = 0.0
+    words = ""
+    began = time.perf_counter()
+    for k in range(int(rate * seconds)):
+        due = began + k / rate
+        if (wait := due - time.perf_counter()) > 0:
+            time.sleep(wait)
+        late = max(late, time.perf_counter() - due)
+        sent = time.perf_counter()
+        try:
+            question(k)
+            answered += 1
+        except Exception as error:
+            failures += 1
+            words = words or f"{type(error).__name__}: {error}"
+        slowest = max(slowest, time.perf_counter() - sent)
+    told.put(Asked(answered, failures, slowest, late, words))
+
+
+def _question(way: str, target: str, address: str) -> Callable[[int], None]:
+    """One question of the given way: ε of a client in turn, and every tenth time of all."""
+    if way == "http":
+
+        def get(k: int) -> None:
+            with urllib.request.urlopen(
+                target + PATHS[k % len(PATHS)].format(client=k % CLIENTS), timeout=10
+            ) as answer:
+                answer.read()
+
+        return get
+    from dualfed import Ledger
+
+    ledger = Ledger.connect(target, address if way == "actor" else None)
+
+    def one(k: int) -> None:
+        if k % 10:
+            ledger.epsilon(k % CLIENTS)
+        else:
+            ledger.table()
+
+    return one
+
+
+@contextlib.contextmanager
+def served(folder: str) -> Iterator[str]:
+    """The address of a `dualfed serve` of the run, ended by its own process id."""
+    command = [sys.executable, "-m", "dualfed", "serve", folder]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert server.stdout is not None
+    try:
+        yield server.stdout.readline().split()[-1].rstrip("/")
+    finally:
+        server.kill()
+        server.wait()
+
+
+def stretch(run: Run, ways: dict[str, str], rate: float, seconds: float) -> tuple[float, dict[str, Asked]]:
+    """(rounds a second, what each way's asker saw) over ``seconds``; the server runs only while it is asked."""
+    with served(ways["http"]) if "http" in ways else contextlib.nullcontext("") as address:
+        return _stretch(run, {**ways, "http": address} if address else ways, rate, seconds)
+
+
+def _stretch(run: Run, ways: dict[str, str], rate: float, seconds: float) -> tuple[float, dict[str, Asked]]:
+    context = multiprocessing.get_context("spawn")
+    askers = {}
+    for way, target in ways.items():
+        told = context.Queue()
+        process = context.Process(target=ask, args=(way, target, run.address(), rate, seconds, told))
+        process.start()
+        askers[way] = process, told
+    if askers:
+        time.sleep(5)  # they start and connect; what that costs is not what is measured
+    first, began = run.rounds(), time.perf_counter()
+    if askers:
+        seen = {way: told.get(timeout=seconds * 4 + 120) for way, (_, told) in askers.items()}
+        for process, _ in askers.values():
+            process.join()
+    else:
+        time.sleep(seconds)
+        seen = {}
+    return (run.rounds() - first) / (time.perf_counter() - began), seen
+
+
+def say(way: str, seen: Asked, rate: float) -> str:
+    words = f"; first failure: {seen.words}" if seen.words else ""
+    return (
+        f"  {way}: {seen.answered} answered at {rate:g} a second, {seen.failures} failures, "
+        f"slowest {1000 * seen.slowest_s:.0f} ms, at most {1000 * seen.late_s:.0f} ms behind{words}"
+    )
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--seconds", type=float, default=60.0, help="of each stretch")
+    options.add_argument("--rate", type=float, default=100.0, help="questions a second of each way")
+    options.add_argument("--pairs", type=int, default=2, help="quiet and asked stretches of each way")
+    options.add_argument("--ways", nargs="*", default=list(WAYS), choices=WAYS)
+    options.add_argument("--no-highest", action="store_true", help="leave out the search for the highest rate")
+    given = options.parse_args()
+    with tempfile.TemporaryDirectory(prefix="dualfed-load-") as folder:
+        run = Run(Path(folder))
+        try:
+            targets = dict.fromkeys(given.ways, str(run.folder))
+            print(f"{os.cpu_count()} cores, {CLIENTS} clients, {given.seconds:g} s a stretch", flush=True)
+            for way, target in targets.items():
+                measure(run, way, target, given)
+        finally:
+            run.end()
+
+
+def measure(run: Run, way: str, target: str, given: argparse.Namespace) -> None:
+    """One way: pairs of stretches, then the highest rate."""
+    quiet, asked = [], []
+    for _ in range(given.pairs):
+        quiet.append(stretch(run, {}, 0, given.seconds)[0])
+        rounds, seen = stretch(run, {way: target}, given.rate, given.seconds)
+        asked.append(rounds)
+        print(say(way, seen[way], given.rate), flush=True)
+    ratios = ", ".join(f"{one / other:.3f}" for one, other in zip(asked, quiet))
+    print(f"{way}: {sum(quiet) / len(quiet):.1f} rounds/s quiet, {sum(asked) / len(asked):.1f} asked; ratios {ratios}")
+    rate, best = given.rate, 0.0
+    while not given.no_highest and rate <= _HIGHEST_RATE:
+        seen = stretch(run, {way: target}, rate, min(given.seconds, 10.0))[1][way]
+        print(say(way, seen, rate), flush=True)
+        if seen.failures or seen.late_s > _LATE_S:
+            break
+        best, rate = rate, 2 * rate
+    if best:
+        print(f"{way}: the highest rate tried that was answered without failures is {best:g} a second", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,196 @@
+"""The ledger's actor asked by others while its run goes on, and the gauges that Ray exports of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+from dualfed.actors.cluster import local_cluster
+from dualfed.actors.ledger_actor import NAMESPACE, actor_name
+from dualfed.errors import InvalidValue
+from dualfed.privacy.ledger import Ledger as Journalled
+from dualfed.runs.ledger_client import Ledger
+from dualfed.runs.simulate import simulate
+
+pytestmark = pytest.mark.ray
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster():
+    with local_cluster(2):
+        yield
+
+
+class Asking:
+    """A run in the cluster, and somebody who asks its ledger's actor until it is over."""
+
+    def __init__(self, config, folder):
+        self.folder = folder
+        self.rounds = threading.Event()
+        self.failure = None
+        self._thread = threading.Thread(target=self._run, args=(config,))
+
+    def _run(self, config):
+        try:
+            simulate(config, out=self.folder, listen=self._heard)
+        except BaseException as error:
+            self.failure = error
+        finally:
+            self.rounds.set()
+
+    def _heard(self, event):
+        if event["kind"] == "round" and event["round"] >= 3:
+            self.rounds.set()
+
+    def __enter__(self):
+        self._thread.start()
+        assert self.rounds.wait(120)
+        return self
+
+    def __exit__(self, *_):
+        self._thread.join(120)
+        assert self.failure is None
+
+
+def test_the_actor_answers_while_rounds_go_on(small, tmp_path):
+    config = small(engine="ray", actors__clients_per_actor=4, method__rounds=400, privacy__budget=90.0)
+    rounds, losses, names = [], [], []
+    with Asking(config, tmp_path / "run"):
+        with Ledger.connect(tmp_path / "run", address="auto") as ledger:
+            about = ledger.about()
+            names.append(about["ledger"])
+            assert about["state"] == "running"
+            while ledger.state == "running" and (len(rounds) < 20 or rounds[-1] < rounds[0] + 10):
+                summary = ledger.summary()
+                rounds.append(summary.round)
+                losses.append(summary.epsilon)
+            assert ledger.table().participations.sum() > 0
+            assert ledger.history(0)
+            assert ledger.what_if(rounds=5).rounds.tolist() == [5.0] * 7
+            assert ledger.events()[0]["kind"] == "started"
+            with pytest.raises(InvalidValue, match="client"):
+                ledger.epsilon(7)
+            heard = []
+            for event in ledger.subscribe(0, charges=True):
+                heard.append(event["kind"])
+        with Ledger.connect(tmp_path / "run") as journal:
+            assert journal.events()[-1]["kind"] in ("ended", "evaluated", "round")
+    assert rounds == sorted(rounds)
+    assert rounds[-1] > rounds[0]
+    assert losses == sorted(losses)
+    assert heard.count("round") > 0
+    assert heard.count("charged") > 0
+    assert names == [{"name": actor_name(about["run"]), "namespace": NAMESPACE}]
+    same_journal_as_without_questions(config, tmp_path)
+
+
+def same_journal_as_without_questions(config, tmp_path):
+    quiet = simulate(config, out=tmp_path / "quiet")
+    asked = Journalled.open_readonly(tmp_path / "run" / "ledger.sqlite")
+    assert [loss.epsilon for loss in asked.epsilon()] == quiet.clients["epsilon"].tolist()
+    asked.close()
+
+
+def test_a_charge_does_not_wait_for_a_question(tmp_path):
+    """A question that never ends blocks its own thread; charges go on beside it."""
+    import ray
+    from dualfed.actors.job import LedgerSpec
+    from dualfed.actors.ledger_actor import RayLedger, start_ledger
+    from dualfed.actors.plan import Plan
+    from dualfed.privacy.events import EpochEvent
+
+    event = EpochEvent(noise_multiplier=1.0, rate=0.1, steps=5, contraction=0.9)
+    everyone = np.arange(5)
+    plan = Plan(
+        [everyone] * 3,
+        [event],
+        np.ones(1),
+        np.ones(5),
+        1e-5,
+        None,
+        np.full((5, 1), 3),
+        np.zeros(5, np.int64),
+        np.zeros(3, np.int64),
+        np.zeros((1, 1), np.int64),
+    )
+    facts = {"method": "m", "status": "guaranteed", "unit": "record", "mode": "none", "run": "beside"}
+    spec = LedgerSpec(str(tmp_path / "ledger.sqlite"), 5, plan, facts)
+    actor = start_ledger(spec, ray.get_runtime_context().get_node_id())
+    try:
+        port = RayLedger(actor)
+        slow = [actor.ask.remote("what_if", {"rounds": 10 + k, "budget": 50.0}) for k in range(3)]
+        for t in (1, 2, 3):
+            grants, _ = port.collect(port.reserve(t, everyone, np.zeros(5, np.int64)))
+            assert len(grants) == 5
+        assert ray.get(actor.ask.remote("summary", {})).releases in (0, 5, 10, 15)
+        assert all(answer.delta == 1e-5 for answer in ray.get(slow))
+        again = start_ledger(spec, ray.get_runtime_context().get_node_id())
+        assert ray.get(again.ask.remote("summary", {})).releases == 15, "the one before gave way, its charges stand"
+        ray.kill(again)
+    finally:
+        ray.kill(actor)
+
+
+def test_nobody_there_is_one_sentence(tmp_path):
+    with pytest.raises(InvalidValue, match="no such run goes on"):
+        Ledger.connect("nothing", address="auto")
+
+
+SCRAPE = """
+import json, socket, sys, threading, time, urllib.request
+with socket.socket() as free:
+    free.bind(("127.0.0.1", 0))
+    port = free.getsockname()[1]
+import ray
+ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, _metrics_export_port=port)
+from dualfed import simulate
+seen, over = {}, threading.Event()
+def scrape():
+    while not over.wait(0.3):
+        try:
+            text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5).read().decode()
+        except OSError:
+            continue
+        for line in text.splitlines():
+            if line.startswith("ray_dualfed_"):
+                assert 'status="guaranteed"' in line and 'name="scraped"' in line, line
+                seen[line.split("{")[0].removeprefix("ray_dualfed_")] = float(line.rsplit(" ", 1)[1])
+thread = threading.Thread(target=scrape)
+thread.start()
+simulate(json.loads(sys.argv[1]), keep=False)
+deadline = time.monotonic() + 60
+while seen.get("rounds_done") != 600 and time.monotonic() < deadline:
+    time.sleep(0.3)
+over.set()
+thread.join()
+print(json.dumps(seen))
+"""
+
+
+@pytest.mark.slow
+def test_gauges_can_be_scraped(small):
+    """In a process of its own: Ray reads whether to collect metrics when it is imported."""
+    pytest.importorskip("opentelemetry.exporter.prometheus", reason="needs ray[default]")
+    config = small(
+        name="scraped",
+        engine="ray",
+        actors__clients_per_actor=4,
+        method__rounds=600,
+        privacy__budget=60.0,
+        evaluate_every=50,
+    )
+    environment = {**os.environ, "RAY_enable_metrics_collection": "1", "RAY_metrics_report_interval_ms": "500"}
+    done = subprocess.run(
+        [sys.executable, "-c", SCRAPE, json.dumps(config)], capture_output=True, text=True, env=environment, timeout=200
+    )
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout.splitlines()[-1])
+    assert seen["epsilon_budget"] == 60.0
+    assert seen["rounds_done"] == 600
+    assert 0 < seen["epsilon_spent"] <= 60.0
+    assert (seen["hosts_lost"], seen["refusals"]) == (0, 0)
