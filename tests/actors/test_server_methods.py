@@ -76,7 +76,7 @@ def test_every_release_is_charged_once(name, run_of, tmp_path):
 
 @pytest.mark.parametrize("name", [name for name in OURS if name not in PRIVATE])
 def test_a_reference_refuses_a_budget(name, run_of, tmp_path):
-    with pytest.raises(InvalidValue, match=r"method.name.*adds no noise"):
+    with pytest.raises(InvalidValue, match=r"privacy.mode.*reference without privacy"):
         simulate(run_of(name, privacy={"mode": "total", "epsilon": 8.0}), out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
