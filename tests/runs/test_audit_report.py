@@ -91,7 +91,7 @@ def test_the_same_seed_finds_the_same():
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["fedavg"], "method.name = 'fedavg'"),
+        (["fedavg"], "no worst case is known for it"),
         (["fedspd-dp", "--set", "method.state=paper"], "sets this itself"),
         (["fedspd-dp", "--set", "seed=3"], "parameters of the method alone"),
         (["spade-dfl", "--set", "method.rho=-1"], "method.rho"),
