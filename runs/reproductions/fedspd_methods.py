@@ -59,7 +59,7 @@ def method_table(study: Study) -> pd.DataFrame:
                 "epsilon_round": epsilon,
                 "method": method,
                 "accuracy": part["accuracy"].mean(),
-                "accuracy_best": best.loc[epsilon, method].mean(),
+                "accuracy_best": best.xs((epsilon, method)).mean(),
                 "objective": part["objective"].mean(),
                 "epsilon": epsilon_text(part["epsilon"].max(), str(part["epsilon_is"].iloc[0])),
                 "epsilon_is": part["epsilon_is"].iloc[0],

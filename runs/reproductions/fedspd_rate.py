@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
@@ -79,7 +79,7 @@ def rate_table(study: Study) -> pd.DataFrame:
                         "local_steps": steps,
                         "seed": seed,
                         "rounds": int(rounds),
-                        "work": participants / _CLIENTS * rounds * steps,
+                        "work": cast(int, participants) / _CLIENTS * rounds * steps,
                         "gap": float((upto["objective"] - least).mean()),
                     }
                 )
@@ -137,7 +137,7 @@ def _figure(table: pd.DataFrame) -> Figure:
             color=COLORS[number],
             marker=MARKS[number],
             markersize=4,
-            label=f"p = {participants / _CLIENTS:g}, Q = {steps}",
+            label=f"p = {cast(int, participants) / _CLIENTS:g}, Q = {steps}",
         )
     work = np.array([table["work"].min(), table["work"].max()])
     first = table.loc[table["work"] == work[0], "gap"].mean()
