@@ -52,7 +52,13 @@ def test_methods_are_tuned_alike_and_ask_the_same(name):
         assert len(asked) == 1
 
 
-@pytest.mark.parametrize("name", [*TABLES, "spade-heterogeneity"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name == "spade-table" else ())
+        for name in (*TABLES, "spade-heterogeneity")
+    ],
+)
 def test_each_goes_from_its_plan_to_its_paragraph(name, tmp_path):
     few = [] if name == "spade-clients" else ["partition.clients=12"]
     whole = reproduction(name)
