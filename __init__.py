@@ -9,11 +9,20 @@ __version__ = "0.1.0"
 
 # Where each public name lives. Modules behind it are free to move.
 _PUBLIC: dict[str, str] = {
+    "AsyncDPADMM": ".algorithms.async_dp_admm",
     "Ball": ".algorithms.regularisers",
     "Box": ".algorithms.regularisers",
+    "Comparison": ".runs.comparison",
+    "ConsensusADMM": ".algorithms.consensus_admm",
+    "DPADMM": ".algorithms.dp_admm",
+    "DPFedAvg": ".algorithms.dp_fedavg",
+    "DPSGD": ".algorithms.dp_sgd",
     "Dataset": ".runs.data",
     "DualfedError": ".errors",
     "ElasticNet": ".algorithms.regularisers",
+    "FedADMM": ".algorithms.fedadmm",
+    "FedAvg": ".algorithms.fedavg",
+    "FedProx": ".algorithms.fedprox",
     "FedSPDDP": ".algorithms.fedspd_dp",
     "GraphMethod": ".algorithms.method",
     "HingeProblem": ".algorithms.problems",
@@ -31,11 +40,14 @@ _PUBLIC: dict[str, str] = {
     "RunConfig": ".runs.config",
     "RunResult": ".runs.results",
     "SPADEDFL": ".algorithms.spade_dfl",
+    "Scaffold": ".algorithms.scaffold",
     "Schedule": ".algorithms.schedule",
     "ServerMethod": ".algorithms.method",
     "SoftmaxProblem": ".algorithms.problems",
+    "StepSize": ".algorithms.schedule",
+    "StochasticDPADMM": ".algorithms.stochastic_dp_admm",
     "TopologyConfig": ".topology.config",
-    "Comparison": ".runs.comparison",
+    "TwoPhaseDPADMM": ".algorithms.two_phase_dp_admm",
     "build_graph": ".topology.graphs",
     "compare": ".runs.comparison",
     "estimate": ".runs.estimate",
@@ -50,6 +62,14 @@ _PUBLIC: dict[str, str] = {
 }
 
 if TYPE_CHECKING:
+    from .algorithms.async_dp_admm import AsyncDPADMM as AsyncDPADMM
+    from .algorithms.consensus_admm import ConsensusADMM as ConsensusADMM
+    from .algorithms.dp_admm import DPADMM as DPADMM
+    from .algorithms.dp_fedavg import DPFedAvg as DPFedAvg
+    from .algorithms.dp_sgd import DPSGD as DPSGD
+    from .algorithms.fedadmm import FedADMM as FedADMM
+    from .algorithms.fedavg import FedAvg as FedAvg
+    from .algorithms.fedprox import FedProx as FedProx
     from .algorithms.fedspd_dp import FedSPDDP as FedSPDDP
     from .algorithms.method import GraphMethod as GraphMethod
     from .algorithms.method import Method as Method
@@ -68,8 +88,12 @@ if TYPE_CHECKING:
     from .algorithms.regularisers import ElasticNet as ElasticNet
     from .algorithms.regularisers import NoRegulariser as NoRegulariser
     from .algorithms.regularisers import Regulariser as Regulariser
+    from .algorithms.scaffold import Scaffold as Scaffold
     from .algorithms.schedule import Schedule as Schedule
+    from .algorithms.schedule import StepSize as StepSize
     from .algorithms.spade_dfl import SPADEDFL as SPADEDFL
+    from .algorithms.stochastic_dp_admm import StochasticDPADMM as StochasticDPADMM
+    from .algorithms.two_phase_dp_admm import TwoPhaseDPADMM as TwoPhaseDPADMM
     from .errors import DualfedError as DualfedError
     from .errors import InvalidValue as InvalidValue
     from .runs.comparison import Comparison as Comparison

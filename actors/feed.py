@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 
 FEED = "events.jsonl"
-_NOT_FED = ("states",)
+_NOT_FED = ("states", "spans", "client-times")  # large, and kept in files of their own
 _PRIVATE = ("diagnosed",)
 # What a client's own code said may quote its records; it is on the driver's screen and in events.parquet.
-_CLIENTS_WORDS = {"failed": ("error", "trace")}
+_CLIENTS_WORDS = {"failed": ("error", "trace"), "error": ("error", "trace")}
 _CHUNK = 1 << 20
 _INFINITE = {"Infinity": math.inf, "-Infinity": -math.inf}
 

@@ -43,7 +43,7 @@ def loss_table(study: Study) -> pd.DataFrame:
     rows = []
     curves = study.metrics.groupby(["method", "participants", "round"])["epsilon_max"].max()
     for (method, participants), part in study.rows.groupby(["method", "participants"], sort=False):
-        curve = curves.loc[method, participants]
+        curve = curves.xs((method, participants))
         middle = int(curve.index[len(curve) // 2])
         rows.append(
             {

@@ -163,9 +163,9 @@ def chosen_rows(study: Study, axis: str) -> pd.DataFrame:
         score = part[part["held_out"]].set_index("candidate")["accuracy"].sort_index().fillna(-math.inf)
         best = score.index[int(score.to_numpy().argmax())]
         kept = part[(part["candidate"] == best) & ~part["held_out"]]
-        clients = [own.loc[value, method, best, False, seed] for seed in kept["seed"]]
+        clients = [own.xs((value, method, best, False, seed)) for seed in kept["seed"]]
         parts.append(kept.assign(accuracy_clients=clients))
-    return pd.concat(parts, ignore_index=True)
+    return pd.DataFrame(pd.concat(parts, ignore_index=True))
 
 
 def method_table(study: Study, axis: str) -> pd.DataFrame:

@@ -67,7 +67,7 @@ def tradeoff_table(study: Study) -> pd.DataFrame:
                 "tau": tau,
                 "rounds": int(part["rounds_done"].iloc[0]),
                 "scalars_sent": part["scalars_sent"].mean(),
-                "residual": float(np.mean([tails.loc[kind, tau, seed] for seed in part["seed"]])),
+                "residual": float(np.mean([tails.xs((kind, tau, seed)) for seed in part["seed"]])),
                 "accuracy": part["accuracy"].mean(),
                 "epsilon": epsilon_text(part["epsilon"].max(), str(part["epsilon_is"].iloc[0])),
                 "epsilon_is": part["epsilon_is"].iloc[0],

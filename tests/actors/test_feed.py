@@ -40,10 +40,13 @@ def test_what_is_private_is_marked_or_left_out(tmp_path):
     writer.take({"kind": "states", "round": 1, "x0": np.zeros(3)})
     writer.take({"kind": "diagnosed", "round": 1, "objective": math.nan})
     writer.take({"kind": "failed", "round": 1, "host": 0, "clients": [1], "error": "record 7 is 3.5", "trace": "3.5"})
+    writer.take({"kind": "error", "round": 1, "client": 1, "error": "record 7 is 3.5", "trace": "3.5"})
+    writer.take({"kind": "spans", "round": 1, "rows": [(1, 3.5)]})
     writer.take({"kind": "evaluated", "round": 1, "epsilon_max": math.inf, "loss": np.float64(0.5)})
     writer.close()
     text = (tmp_path / FEED).read_text()
-    diagnosed, failed, evaluated = FeedReader(tmp_path / FEED).since(0)
+    diagnosed, failed, error, evaluated = FeedReader(tmp_path / FEED).since(0)
+    assert error["client"] == 1
     assert diagnosed["private"] is True
     assert diagnosed["objective"] is None
     assert "private" not in evaluated

@@ -58,11 +58,15 @@ def test_each_goes_from_its_plan_to_its_paragraph(name, tmp_path):
     whole = reproduction(name)
     axis = TABLES.get(name, "partition")
     # The first and the last cell are enough to go all the way.
+<<<<<<< HEAD
     ends = {
         "spade-table": ("iid", "pathological"),
         "spade-epsilon": (4.0, 32.0),
         "spade-clients": (30, 100),
     }.get(name)
+=======
+    ends = {"spade-epsilon": (4.0, 32.0), "spade-clients": (30, 100)}.get(name)
+>>>>>>> main
     short = replace(
         whole, plan=lambda scale, seeds: [e for e in whole.plan(scale, seeds) if ends is None or e.labels[axis] in ends]
     )
@@ -182,3 +186,19 @@ def _extreme(entry):
 
 def _few_steps(entry):
     return _changed(entry, {"rounds": max(1, 400 // entry.labels["tau"])} if entry.labels["privacy"] == "none" else {})
+<<<<<<< HEAD
+=======
+
+
+@pytest.mark.slow
+def test_accuracy_rises_with_epsilon(tmp_path):
+    """Over three seeds, ε = 4 to 32: more than 5 points."""
+    wanted = [
+        e
+        for e in spade_methods.epsilon_runs("small", [0, 1, 2])
+        if _label(e, method="spade-dfl, baseline", candidate=0, held_out=False)
+        and e.labels["epsilon_total"] in (4.0, 32.0)
+    ]
+    mean = carry_out(wanted, tmp_path, jobs=2).rows.groupby("epsilon_total")["accuracy"].mean()
+    assert mean[32.0] > mean[4.0] + 0.05
+>>>>>>> main
