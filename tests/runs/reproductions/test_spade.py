@@ -58,15 +58,7 @@ def test_each_goes_from_its_plan_to_its_paragraph(name, tmp_path):
     whole = reproduction(name)
     axis = TABLES.get(name, "partition")
     # The first and the last cell are enough to go all the way.
-<<<<<<< HEAD
-    ends = {
-        "spade-table": ("iid", "pathological"),
-        "spade-epsilon": (4.0, 32.0),
-        "spade-clients": (30, 100),
-    }.get(name)
-=======
     ends = {"spade-epsilon": (4.0, 32.0), "spade-clients": (30, 100)}.get(name)
->>>>>>> main
     short = replace(
         whole, plan=lambda scale, seeds: [e for e in whole.plan(scale, seeds) if ends is None or e.labels[axis] in ends]
     )
@@ -186,8 +178,6 @@ def _extreme(entry):
 
 def _few_steps(entry):
     return _changed(entry, {"rounds": max(1, 400 // entry.labels["tau"])} if entry.labels["privacy"] == "none" else {})
-<<<<<<< HEAD
-=======
 
 
 @pytest.mark.slow
@@ -201,4 +191,3 @@ def test_accuracy_rises_with_epsilon(tmp_path):
     ]
     mean = carry_out(wanted, tmp_path, jobs=2).rows.groupby("epsilon_total")["accuracy"].mean()
     assert mean[32.0] > mean[4.0] + 0.05
->>>>>>> main
