@@ -101,6 +101,7 @@ class Host:
         self._start = torch.as_tensor(spec.start, dtype=self._dtype, device=self._device)
         path = None if spec.state_path is None else Path(spec.state_path)
         self._states = StateStore(self._beginning(spec), len(spec.clients), path, self._device)
+        self.gate_class: type[NoiseGate] = NoiseGate  # which somebody who watches what is released may replace
         opened = None if path is None else path.with_suffix(".records")
         self._opened = OpenedRecords(self._shards, spec.clients, opened) if spec.method.opens else None
 
@@ -178,13 +179,14 @@ class Host:
         spec = self._spec
         if len(events) and events[0] < 0:  # not charged: nothing gets out, and no noise is known of
             nothing = np.zeros(len(events))
-            return NoiseGate(Granted(round, cohort.clients, numbers, nothing), Bound(nothing, parts=0), spec.noise_key)
+            granted = Granted(round, cohort.clients, numbers, nothing)
+            return self.gate_class(granted, Bound(nothing, parts=0), spec.noise_key)
         bound = self._bound(cohort, round)
         granted = Granted(round, cohort.clients, numbers, spec.noise_multipliers[events])
         injected = None
         if spec.injected is not None and round > 0:
             injected = torch.as_tensor(spec.injected[round - 1, cohort.clients], dtype=self._dtype, device=self._device)
-        return NoiseGate(granted, bound, spec.noise_key, injected)
+        return self.gate_class(granted, bound, spec.noise_key, injected)
 
 
 def _device(name: str) -> torch.device:

@@ -53,6 +53,14 @@ def markdown(frame: pd.DataFrame) -> str:
     return "\n".join(lines) + "\n"
 
 
+def aligned(frame: pd.DataFrame) -> str:
+    """Columns of text under their names, ending in a newline."""
+    body = [[cell(value) for value in row] for row in frame.itertuples(index=False)]
+    rows = [[str(name) for name in frame.columns], *body]
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows) + "\n"
+
+
 def latex(frame: pd.DataFrame, caption: str = "", label: str = "") -> str:
     """A table with rules of the package booktabs, everything escaped."""
     right = "".join("r" if pd.api.types.is_numeric_dtype(frame[name]) else "l" for name in frame.columns)
