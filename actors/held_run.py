@@ -141,6 +141,15 @@ def holder_named(actor: str) -> Any:
     return ray.get_actor(actor, namespace=NAMESPACE)
 
 
+def ask_holder_to_stop(holder: Any) -> bool:
+    """Ask a held run to stop after its round in progress; False where it has ended meanwhile."""
+    try:
+        ray.get(holder.request_stop.remote())
+    except ray.exceptions.RayActorError:
+        return False
+    return True
+
+
 def holders() -> Iterator[tuple[str, Any]]:
     """(folder, actor) of every run that is held on the cluster now."""
     for each in ray.util.list_named_actors(all_namespaces=True):

@@ -14,9 +14,10 @@ import numpy as np
 from .coordinator import Coordinator
 from .fleet import InlineFleet
 from .ledger_port import InlineLedger
-from .loop import Ending, Recorder, RoundLoop, RunSettings
+from .loop import Ending, Recorder, RoundLoop
 from .messages import HostShard
 from .plan import Plan
+from .settings import RunSettings
 
 if TYPE_CHECKING:
     from .host import HostSpec

@@ -19,12 +19,13 @@ from ..errors import RunBroken
 from .cluster import local_cluster
 from .job import Finished, Job, Listener, on_interrupt
 from .ledger_actor import RayLedger, result, start_ledger, whereabouts
-from .loop import Ending, Recorder, RoundLoop, RunSettings
+from .loop import Ending, Recorder, RoundLoop
 from .mirror import start_mirror
 from .nodes import nodes, on_node
 from .plan import Plan
 from .ray_fleet import RayFleet
 from .run_gauges import RunGauges
+from .settings import RunSettings
 
 _POLL_S = 0.2
 

@@ -10,26 +10,24 @@ The chain guards against accidents; who can rewrite the whole file can also reco
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import sqlite3
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..errors import DualfedError
 from .events import Event, event_from_json
+from .journal_entries import JournalDamaged as JournalDamaged
+from .journal_entries import JournalUnwritable as JournalUnwritable
+from .journal_entries import Kind, Replay, Rows, chain, genesis
+from .journal_entries import Transaction as Transaction
 
-Kind = Literal["reserve", "void", "note"]
-Rows = NDArray[np.int64]
 T = TypeVar("T")
 
 SCHEMA_VERSION = 1
@@ -53,51 +51,6 @@ CREATE TABLE voids (id INTEGER PRIMARY KEY, seq INTEGER NOT NULL, client INTEGER
 _TABLE_OF: dict[str, str] = {"reserve": "charges", "void": "voids"}
 
 
-class JournalDamaged(DualfedError):
-    """The file is not what was written. ``seq`` is the first transaction that is wrong, if it is known."""
-
-    def __init__(self, path: Path | str, reason: str, seq: int | None = None) -> None:
-        self.path, self.reason, self.seq = Path(path), reason, seq
-        where = "" if seq is None else f" at transaction {seq}"
-        super().__init__(f"the journal {path} is damaged{where}: {reason}; go on from a copy, or start a new run")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.path, self.reason, self.seq)
-
-
-class JournalUnwritable(DualfedError):
-    """The journal cannot be written, so nothing may be released."""
-
-    def __init__(self, path: Path | str, reason: str) -> None:
-        self.path, self.reason = Path(path), reason
-        super().__init__(f"the journal {path} cannot be written ({reason}): free the disk or choose another folder")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.path, self.reason)
-
-
-@dataclass(frozen=True)
-class Transaction:
-    """One entry of the journal. ``rows``, shape [n, 3], has (client, grant number, event id) per charge or void."""
-
-    seq: int
-    kind: Kind
-    round: int
-    wall: float
-    text: str
-    rows: Rows
-
-
-Replay = Callable[[Transaction], None]
-
-
-def _chain(previous: bytes, seq: int, kind: str, round: int, wall: float, text: str, rows: Rows) -> bytes:
-    head = json.dumps([seq, kind, round, wall, text], separators=(",", ":"), default=repr).encode()
-    digest = hashlib.blake2b(previous + len(head).to_bytes(8, "little") + head, digest_size=16)
-    digest.update(np.ascontiguousarray(rows, dtype="<i8").tobytes())
-    return digest.digest()
-
-
 def _end(connection: sqlite3.Connection, readonly: bool) -> None:
     with contextlib.suppress(sqlite3.Error):  # the disk is full: then the log stays beside the file
         if not readonly:
@@ -108,10 +61,6 @@ def _end(connection: sqlite3.Connection, readonly: bool) -> None:
 def _log_size(path: Path) -> int:
     log = path.with_name(f"{path.name}-wal")
     return log.stat().st_size if log.exists() else 0
-
-
-def _genesis(meta: Mapping[str, str]) -> bytes:
-    return hashlib.blake2b(json.dumps(sorted(meta.items())).encode(), digest_size=16).digest()
 
 
 class Journal:
@@ -300,7 +249,7 @@ class Journal:
         if self.readonly:
             raise JournalUnwritable(self.path, "it was opened for reading only")
         seq, wall = self._seq + 1, time.time()
-        digest = _chain(self._digest, seq, kind, round, wall, text, rows)
+        digest = chain(self._digest, seq, kind, round, wall, text, rows)
 
         def write() -> None:
             self._db.execute("BEGIN IMMEDIATE")
@@ -351,7 +300,7 @@ class Journal:
             texts = {key: json.dumps(value, sort_keys=True) for key, value in meta.items()}
             db.execute("INSERT INTO schema VALUES (?)", (SCHEMA_VERSION,))
             db.executemany("INSERT INTO meta VALUES (?, ?)", texts.items())
-            db.execute("INSERT INTO head VALUES (-1, ?)", (_genesis(texts),))
+            db.execute("INSERT INTO head VALUES (-1, ?)", (genesis(texts),))
         db.execute("COMMIT")
         if ("schema",) in db.execute("SELECT name FROM sqlite_master").fetchall():
             db.execute(f"PRAGMA user_version = {_BEING_WRITTEN}")
@@ -388,7 +337,7 @@ class Journal:
         ``adopt`` makes the last of them what is known here, once all are read.
         """
         after = seq
-        digest = _genesis(dict(self._read("SELECT key, value FROM meta"))) if digest is None else digest
+        digest = genesis(dict(self._read("SELECT key, value FROM meta"))) if digest is None else digest
         heads = list(self._read("SELECT seq, digest FROM head"))
         if len(heads) != 1:
             raise JournalDamaged(self.path, "it has no head")
@@ -402,7 +351,7 @@ class Journal:
             group = pending.get(kind)
             if group is not None and group[0] == found:
                 rows, pending[kind] = group[1], next(groups[kind], None)
-            if found != seq + 1 or _chain(digest, found, kind, round, wall, text, rows) != expected:
+            if found != seq + 1 or chain(digest, found, kind, round, wall, text, rows) != expected:
                 raise JournalDamaged(self.path, "its content does not match its digest", seq + 1)
             seq, digest = found, expected
             if kind == "note" and text.startswith(_REGISTERED):

@@ -75,13 +75,11 @@ def stop(
 ) -> None:
     """Ask a run to stop after its round in progress, with a checkpoint; `dualfed resume` goes on with it."""
     if address is not None:
-        import ray
-
         from ..actors.cluster import connected
+        from ..actors.held_run import ask_holder_to_stop
 
         with connected(address):
-            holder = _holder(run)
-            ray.get(holder.request_stop.remote())  # type: ignore[attr-defined]
+            ask_holder_to_stop(_holder(run))
         typer.echo(f"Asked {run} to stop.")
         return
     from .folder import existing_folder

@@ -20,13 +20,14 @@ DATA = {
     "csv": "a table with a label column, numeric and categorical columns: data.path, data.label",
     "parquet": "the same from a parquet file",
     "image-folder": "train/CLASS/*.png and, if there is one, test/CLASS/*.png below data.path",
-    "hub": "a data set of the Hugging Face Hub: data.repository (needs the extra dualfed[hub])",
+    "hub": "a data set of the Hugging Face Hub: data.repository (needs the extra dualfed\\[hub])",
 }
 PROBLEMS = {
     "softmax": "classes 0 to k−1, multinomial logistic loss",
     "logistic": "two classes, logistic loss",
     "hinge": "two classes, hinge loss with a rounded corner",
     "least-squares": "real targets, squared loss",
+    "nonconvex-logistic": "two classes, logistic loss with a smooth non-convex penalty",
     "module": "any torch.nn.Module: problem.model",
 }
 
@@ -71,6 +72,6 @@ def _statuses(method: type[Method]) -> str:
 
 def _table(title: str, *columns: str) -> Table:
     table = Table(title=title, title_justify="left", title_style="bold")
-    for column in columns:
-        table.add_column(column)
+    for place, column in enumerate(columns):
+        table.add_column(column, no_wrap=place == 0)  # a name is there to be copied
     return table

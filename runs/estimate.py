@@ -13,8 +13,8 @@ import torch
 
 from ..actors.hosts import make_host
 from ..actors.layout import ACTOR_MEMORY
-from ..actors.loop import RunSettings
 from ..actors.messages import Parcel, RoundTask, StepTask
+from ..actors.settings import RunSettings
 from ..algorithms.method import GraphMethod
 from ..privacy.accountants import Accountant
 from .config import RunConfig

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -76,16 +77,12 @@ def wait_for_end(folder: Path, patience_s: float) -> bool:
 
 
 def _ask_holder(user: dict[str, Any]) -> None:
-    import ray
-
     from ..actors.cluster import connected
-    from ..actors.held_run import holder_named
+    from ..actors.held_run import ask_holder_to_stop, holder_named
 
-    with connected(user["address"], user.get("auth")):
-        try:
-            ray.get(holder_named(user["actor"]).request_stop.remote())
-        except (ValueError, ray.exceptions.RayActorError):
-            return  # it ended meanwhile
+    # A run that ended meanwhile has no name any more, or does not answer.
+    with connected(user["address"], user.get("auth")), contextlib.suppress(ValueError):
+        ask_holder_to_stop(holder_named(user["actor"]))
 
 
 def _unfinished(folder: Path, ending: str) -> bool:

@@ -23,10 +23,10 @@ from ..actors.graph_coordinator import GraphCoordinator
 from ..actors.host import HostSpec, Neighbourhood
 from ..actors.job import Job, LedgerSpec
 from ..actors.layout import check_room, host_count, place_clients
-from ..actors.loop import RunSettings
 from ..actors.messages import HostShard
 from ..actors.plan import Plan
 from ..actors.planning import Noise, check_participants, draw_participants, make_plan
+from ..actors.settings import RunSettings
 from ..algorithms.method import GraphMethod, Method, ServerMethod
 from ..algorithms.problems import make_problem, own_fields, problem_class
 from ..algorithms.problems.base import Problem
@@ -38,6 +38,7 @@ from .config import ProblemConfig, RunConfig, parse
 from .data import Dataset, load
 from .network import build_web
 from .partition import partition
+from .prepare_checks import check_curvature, check_injected, check_mechanism, check_records
 from .recorder import FileRecorder
 from .time_setup import check_policy, time_settings
 from .validation import held_out
@@ -101,13 +102,13 @@ def prepare(config: RunConfig, folder: Path, given: Given, resumed_to: int | Non
     if config.data.validation is not None:
         dataset, members = held_out(dataset, members, config.data.validation, config.seed)
     problem = build_problem(config.problem, dataset) if given.problem is None else given.problem
-    _check_records(problem, dataset)
+    check_records(problem, dataset)
     sizes = np.array([len(rows) for rows in members], dtype=np.int64)
     weights = len(sizes) * sizes / sizes.sum() if config.problem.weights == "by-size" else np.ones(len(sizes))
     on_cluster = "ray" in sys.modules and sys.modules["ray"].is_initialized()  # whose other nodes may have one
     if config.actors.device == "cuda" and not on_cluster and not torch.cuda.is_available():
         raise InvalidValue("actors.device", "cuda", 'torch sees no GPU on this machine; take "cpu"')
-    _check_mechanism(method, config)
+    check_mechanism(method, config)
     method.validate(problem, sizes, weights, config.privacy.mode != "none")
     hosts = _hosts(config, len(sizes))
     graph, near = None, None
@@ -128,8 +129,8 @@ def prepare(config: RunConfig, folder: Path, given: Given, resumed_to: int | Non
     plan = make_plan(
         method, problem, sizes, weights, participants, _noise(config), config.policy.cap, arrivals_decide=asynchronous
     )
-    _check_curvature(config, method, problem, sizes, weights, plan)
-    _check_injected(given.noise, config, (method.rounds, len(sizes), problem.dim))
+    check_curvature(config, method, problem, sizes, weights, plan)
+    check_injected(given.noise, config, (method.rounds, len(sizes), problem.dim))
     specs = _specs(config, folder, problem, method, sizes, weights, plan, blocks, near, given.noise)
     job = Job(
         name=config.name,
@@ -185,54 +186,6 @@ def _noise(config: RunConfig) -> Noise:
         privacy.rho_z,
         None if privacy.mode == "none" else privacy.budget,
     )
-
-
-def _check_mechanism(method: Method, config: RunConfig) -> None:
-    if not method.private and config.privacy.mode != "none":
-        raise InvalidValue(
-            "privacy.mode", config.privacy.mode, f'{method.name} is a reference without privacy; take mode = "none"'
-        )
-
-
-def _check_records(problem: Problem, dataset: Dataset) -> None:
-    for features, labels in (
-        (dataset.train_features, dataset.train_labels),
-        (dataset.test_features, dataset.test_labels),
-    ):
-        problem.check(torch.from_numpy(np.ascontiguousarray(features)), torch.from_numpy(np.ascontiguousarray(labels)))
-
-
-def _check_curvature(
-    config: RunConfig, method: Method, problem: Problem, sizes: np.ndarray, weights: np.ndarray, plan: Plan
-) -> None:
-    """A perturbed objective loses some privacy by its shape alone, whatever the noise: the rest must be more than 0."""
-    if not isinstance(method, GraphMethod):
-        return
-    everyone = np.arange(len(sizes))
-    for t, chosen in enumerate(plan.participants, 1):
-        bound = method.bound_at(problem, sizes, weights, everyone, t) if len(chosen) else None
-        if bound is None or bound.noise != "radial":
-            continue
-        z = np.zeros(len(sizes))
-        z[chosen] = plan.multipliers[plan.events_of(t, chosen)]
-        if (short := np.isinf(bound.radial_scale(z))).any():
-            client = int(short.argmax())
-            costs = 0.0 if bound.curvature is None else float(bound.curvature[client])
-            raise InvalidValue(
-                "privacy.epsilon",
-                config.privacy.epsilon,
-                f"it leaves client {client} ε = {1 / z[client]:.3g} for round {t}, and the curvature of its objective alone "
-                f"costs {costs:.3g}; give a larger one, fewer rounds, a larger penalty or method.phi",
-            )
-
-
-def _check_injected(injected: np.ndarray | None, config: RunConfig, shape: tuple[int, int, int]) -> None:
-    if injected is None:
-        return
-    if config.privacy.mode != "none":
-        raise InvalidValue("noise", "an array", 'known noise protects nobody; inject it with privacy.mode = "none"')
-    if injected.shape != shape:
-        raise InvalidValue("noise", injected.shape, f"give an array of shape {shape}: rounds, clients, parameters")
 
 
 def _hosts(config: RunConfig, clients: int) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ...errors import InvalidValue
+from ...errors import DualfedError, InvalidValue
 from ..folder import existing_folder
 from ..plots import plot
 from ..results import RunResult, load_result
@@ -131,7 +131,7 @@ def why_claimed(result: RunResult) -> str:
 
     try:
         method = make_method(result.config["method"])
-    except Exception:
+    except DualfedError:  # the user's own file is not there any more
         return "the method says so of itself."
     return str(getattr(method, "claimed_because", "")) or (
         "what its clients keep between rounds is not a function of what they released, so the bound on one round's release "

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from dualfed.algorithms import conformance
+from dualfed.algorithms import conformance_graph
 from dualfed.algorithms.local_argmin import NotSolved, minimise
 from dualfed.algorithms.method import Cohort
 from dualfed.algorithms.problems import make_problem
@@ -145,7 +145,7 @@ def neighbours(problem, features, labels, seed):
 
 def on_path(name, problem, **fields):
     method = make_method({"name": name, **fields})
-    return method.settle(conformance._path(), problem, np.array([8, 8, 8]))[0]
+    return method.settle(conformance_graph.path_network(), problem, np.array([8, 8, 8]))[0]
 
 
 @pytest.mark.parametrize("kind", ["logistic", "softmax"])
@@ -366,5 +366,5 @@ def test_a_settled_method_is_made_again_from_its_table():
     for name in ("dvp-admm", "recycled-admm", "penalty-admm"):
         method = on_path(name, problem)
         again = make_method(method_table(method))
-        assert again.settle(conformance._path(), problem, np.array([8, 8, 8]))[0] == method
+        assert again.settle(conformance_graph.path_network(), problem, np.array([8, 8, 8]))[0] == method
     assert math.isfinite(on_path("recycled-admm", problem).gamma)

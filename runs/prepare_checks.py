@@ -1,0 +1,64 @@
+"""Checks of a run that need more than one of its parts. Each raises InvalidValue, before anything runs or is charged."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from ..actors.plan import Plan
+from ..algorithms.method import GraphMethod, Method
+from ..algorithms.problems.base import Problem
+from ..errors import InvalidValue
+from .config import RunConfig
+from .data import Dataset
+
+
+def check_mechanism(method: Method, config: RunConfig) -> None:
+    """A reference without a mechanism is refused where privacy is asked for."""
+    if not method.private and config.privacy.mode != "none":
+        raise InvalidValue(
+            "privacy.mode", config.privacy.mode, f'{method.name} is a reference without privacy; take mode = "none"'
+        )
+
+
+def check_records(problem: Problem, dataset: Dataset) -> None:
+    """Every record keeps the bounds that the problem declares."""
+    for features, labels in (
+        (dataset.train_features, dataset.train_labels),
+        (dataset.test_features, dataset.test_labels),
+    ):
+        problem.check(torch.from_numpy(np.ascontiguousarray(features)), torch.from_numpy(np.ascontiguousarray(labels)))
+
+
+def check_curvature(
+    config: RunConfig, method: Method, problem: Problem, sizes: np.ndarray, weights: np.ndarray, plan: Plan
+) -> None:
+    """A perturbed objective loses some privacy by its shape alone, whatever the noise: the rest must be more than 0."""
+    if not isinstance(method, GraphMethod):
+        return
+    everyone = np.arange(len(sizes))
+    for t, chosen in enumerate(plan.participants, 1):
+        bound = method.bound_at(problem, sizes, weights, everyone, t) if len(chosen) else None
+        if bound is None or bound.noise != "radial":
+            continue
+        z = np.zeros(len(sizes))
+        z[chosen] = plan.multipliers[plan.events_of(t, chosen)]
+        if (short := np.isinf(bound.radial_scale(z))).any():
+            client = int(short.argmax())
+            costs = 0.0 if bound.curvature is None else float(bound.curvature[client])
+            raise InvalidValue(
+                "privacy.epsilon",
+                config.privacy.epsilon,
+                f"it leaves client {client} ε = {1 / z[client]:.3g} for round {t}, and the curvature of its objective alone "
+                f"costs {costs:.3g}; give a larger one, fewer rounds, a larger penalty or method.phi",
+            )
+
+
+def check_injected(injected: np.ndarray | None, config: RunConfig, shape: tuple[int, int, int]) -> None:
+    """Known noise has the run's shape, and stands in no run that claims privacy."""
+    if injected is None:
+        return
+    if config.privacy.mode != "none":
+        raise InvalidValue("noise", "an array", 'known noise protects nobody; inject it with privacy.mode = "none"')
+    if injected.shape != shape:
+        raise InvalidValue("noise", injected.shape, f"give an array of shape {shape}: rounds, clients, parameters")
