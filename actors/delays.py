@@ -7,14 +7,14 @@ start where it does not.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from ..errors import InvalidValue
-from ..keys import public_key, uniforms
+from ..keys import public_key, uniform_pairs, uniforms
+from .presence import Absences, Always, Churn, Presence
 
 Compute = Literal["none", "constant", "exponential", "lognormal", "pareto", "trace"]
 Clock = Literal["virtual", "real"]
@@ -134,7 +134,15 @@ class Delays:
     def __init__(self, model: DelayModel) -> None:
         self.model, self._key = model, public_key(model.seed)
         self._factors = self._own_factors()
-        self.presence = Presence(model, self._key)
+        self.presence = self._presence()
+
+    def _presence(self) -> Presence:
+        model = self.model
+        if model.absences is not None:
+            return Absences(model.absences, model.clients)
+        if model.online_s is None or model.offline_s is None:
+            return Always()
+        return Churn(self._key, model.clients, model.online_s, model.offline_s)
 
     def _own_factors(self) -> np.ndarray:
         model, everyone = self.model, np.arange(self.model.clients)
@@ -152,34 +160,38 @@ class Delays:
         """``[N]`` how many times longer than the model's mean each client takes."""
         return self._factors.copy()
 
-    def compute(self, clients: np.ndarray, rounds: np.ndarray | int, now: np.ndarray | float) -> np.ndarray:
-        """Seconds of work ``[k]`` of ``clients`` ``[k]`` in their rounds, begun at ``now``."""
+    def work(
+        self, clients: np.ndarray, rounds: np.ndarray | int, now: np.ndarray | float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Of ``clients`` ``[k]`` in their rounds, begun at ``now``: seconds of work ``[k]``, and who never answers, bool
+        ``[k]``."""
         model = self.model
+        if model.compute in ("exponential", "lognormal", "pareto") or model.dropout:
+            u, other = uniform_pairs(self._key, "time/compute", clients, rounds)
+        else:
+            u = other = np.ones(len(clients))
+        return self._seconds(u, clients, rounds, now), other < model.dropout
+
+    def _seconds(
+        self, u: np.ndarray, clients: np.ndarray, rounds: np.ndarray | int, now: np.ndarray | float
+    ) -> np.ndarray:
+        model, drawn = self.model, np.ones(1)
         if model.compute == "none":
             return np.zeros(len(clients))
-        if model.compute == "constant":
-            return np.asarray(model.mean_s * self._factors[clients])
         if model.trace is not None:
             own, begun = np.broadcast_to(rounds, clients.shape), np.broadcast_to(now, clients.shape)
             return np.asarray(model.trace.at(clients, own, begun) * self._factors[clients])
-        u = uniforms(self._key, "time/compute", clients, rounds)
         if model.compute == "exponential":
             drawn = -np.log1p(-u)
         elif model.compute == "lognormal":
             drawn = np.exp(model.sigma * _normal(u) - model.sigma**2 / 2)
-        else:  # a Pareto variable of mean 1
+        elif model.compute == "pareto":  # of mean 1
             drawn = (model.shape - 1) / model.shape * np.power(1 - u, -1 / model.shape)
         return np.asarray(model.mean_s * drawn * self._factors[clients])
 
     def message(self, size_bytes: float) -> float:
         """Seconds from the start to the end of one message."""
         return self.model.latency_s + size_bytes / self.model.bandwidth
-
-    def dropped(self, clients: np.ndarray, rounds: np.ndarray | int) -> np.ndarray:
-        """Which of the clients begin their round and never answer, bool ``[k]``."""
-        if not self.model.dropout:
-            return np.zeros(len(clients), dtype=bool)
-        return np.asarray(uniforms(self._key, "time/dropout", clients, rounds) < self.model.dropout)
 
     def lost_messages(self, messages: int, exchange: int) -> np.ndarray:
         """Which of the graph's messages are lost in an exchange, bool ``[messages]``, by the message's number."""
@@ -193,76 +205,3 @@ def _normal(u: np.ndarray) -> np.ndarray:
     from scipy.special import ndtri
 
     return np.asarray(ndtri(u))
-
-
-class Presence:
-    """When each client is on. Times to come are drawn when they are first asked for and remembered."""
-
-    _AHEAD = 4
-
-    def __init__(self, model: DelayModel, key: bytes) -> None:
-        self._model, self._key = model, key
-        self.always = model.absences is None and (model.online_s is None or model.offline_s is None)
-        self._changes: dict[int, list[float]] = {}  # the times at which a client turns on or off, in order
-        self._first: dict[int, bool] = {}  # whether it is on before the first of them
-        # The stretch in which each client was last asked for: most questions are about the same one again.
-        self._low, self._high = np.zeros(model.clients), np.zeros(model.clients)
-        self._on = np.ones(model.clients, dtype=bool)
-        if model.absences is not None:
-            self._read(model.absences)
-
-    def _read(self, rows: np.ndarray) -> None:
-        for client, at, on in rows[np.lexsort((rows[:, 1], rows[:, 0]))].tolist():
-            changes = self._changes.setdefault(int(client), [])
-            before = self._first.setdefault(int(client), True) ^ bool(len(changes) % 2)
-            if before != bool(on):
-                changes.append(at)
-
-    def next_online(self, clients: np.ndarray, at: np.ndarray | float) -> np.ndarray:
-        """The first times ``[k]``, not before ``at``, at which distinct ``clients`` ``[k]`` are on; ``inf`` for never."""
-        times = np.array(np.broadcast_to(np.asarray(at, dtype=np.float64), clients.shape))
-        if self.always:
-            return times
-        elsewhere = np.flatnonzero((times < self._low[clients]) | (times >= self._high[clients]))
-        if len(elsewhere):
-            self._look_up(clients[elsewhere], times[elsewhere])
-        return np.asarray(np.where(self._on[clients], times, self._high[clients]))
-
-    def _look_up(self, clients: np.ndarray, times: np.ndarray) -> None:
-        """Find the stretch without a change that holds each client's time, and remember it."""
-        if self._model.absences is None:
-            self._draw(clients, times)
-        for client, time in zip(clients.tolist(), times.tolist()):
-            changes = self._changes.get(client, [])
-            passed = bisect_right(changes, time)
-            self._on[client] = self._first.get(client, True) ^ bool(passed % 2)
-            self._low[client] = changes[passed - 1] if passed else 0.0
-            self._high[client] = changes[passed] if passed < len(changes) else np.inf
-
-    def _draw(self, clients: np.ndarray, until: np.ndarray) -> None:
-        """Draw changes until each client's next one after ``until`` is known."""
-        online, offline = self._model.online_s, self._model.offline_s
-        assert online is not None
-        assert offline is not None
-        new = np.array([client for client in clients.tolist() if client not in self._changes], dtype=np.int64)
-        if len(new):
-            starts_on = uniforms(self._key, "time/present", new, 0) < online / (online + offline)
-            for client, on in zip(new.tolist(), starts_on.tolist()):
-                self._changes[client], self._first[client] = [], bool(on)
-        short = [
-            client
-            for client, time in zip(clients.tolist(), until.tolist())
-            if not self._changes[client] or self._changes[client][-1] <= time
-        ]
-        while short:
-            held = np.array([len(self._changes[client]) for client in short])
-            numbers = held[:, None] + np.arange(self._AHEAD)
-            owners = np.repeat(np.asarray(short), self._AHEAD)
-            u = uniforms(self._key, "time/turn", owners, numbers.ravel() + 1).reshape(numbers.shape)
-            starts = np.array([self._first[client] for client in short])[:, None]
-            stays = -np.log1p(-u) * np.where(starts ^ (numbers % 2 == 1), online, offline)
-            for client, row in zip(short, stays):
-                changes = self._changes[client]
-                changes += (np.cumsum(row) + (changes[-1] if changes else 0.0)).tolist()
-            limit = dict(zip(clients.tolist(), until.tolist()))
-            short = [client for client in short if self._changes[client][-1] <= limit[client]]

@@ -52,7 +52,7 @@ class FeedWriter:
         line = {"seq": self._next, "wall": time.time(), **{k: v for k, v in event.items() if k not in left_out}}
         if kind in _PRIVATE:
             line["private"] = True
-        _write(self._descriptor, json.dumps(plain(line), allow_nan=False, separators=(",", ":")) + "\n")
+        _write(self._descriptor, _text(line) + "\n")
         self._next += 1
 
     def _open(self) -> None:
@@ -74,6 +74,13 @@ def _write(descriptor: int | None, text: str) -> None:
     left = text.encode()
     while left:
         left = left[os.write(descriptor, left) :]
+
+
+def _text(line: dict[str, Any]) -> str:
+    try:  # nearly every event is plain already, and to walk through its lists of clients costs more than to write them
+        return json.dumps(line, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError):
+        return json.dumps(plain(line), allow_nan=False, separators=(",", ":"))
 
 
 def plain(value: Any) -> Any:

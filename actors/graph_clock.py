@@ -68,11 +68,11 @@ class GraphClock(RoundsInTime):
         clients = np.empty(0, dtype=np.int64) if granted is None else granted.clients
         begins = self._begins
         busy = np.zeros(len(self._clocks))
-        busy[clients] = model.compute(clients, t, begins[clients])
+        busy[clients], dropped = model.work(clients, t, begins[clients])
         done = begins + busy
         back = model.presence.next_online(clients, done[clients])
         vanished = ~np.isfinite(back)
-        dropped = model.dropped(clients, t) | vanished
+        dropped |= vanished
         done[clients] = np.where(vanished, done[clients], back)
         waited = begins - self._clocks
         outcomes = np.where(dropped, "dropped", "used")

@@ -48,8 +48,7 @@ class InFlight(RoundsInTime):
         """Let ``clients``, none of which is at work, begin now; those among them that are off begin when they are back."""
         keeper = self.keeper
         self.starts[clients] += 1
-        started, arrivals = keeper.begin(clients, self.starts[clients], keeper.now)
-        dropped = keeper.delays.dropped(clients, self.starts[clients])
+        started, arrivals, dropped = keeper.begin(clients, self.starts[clients], keeper.now)
         for row, client in enumerate(clients.tolist()):
             task = Task(client, version, float(started[row]), float(arrivals[row]), bool(dropped[row]))
             self.tasks[client] = task

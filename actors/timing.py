@@ -96,21 +96,22 @@ class Timekeeper:
         self.absent = clients[~there]
         return clients[there]
 
-    def begin(self, clients: np.ndarray, rounds: np.ndarray | int, at: float) -> tuple[np.ndarray, np.ndarray]:
-        """(starts, arrivals) ``[k]`` of clients that are sent work at ``at``: those who are off start, and answer, when they
-        are back."""
+    def begin(
+        self, clients: np.ndarray, rounds: np.ndarray | int, at: float
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(starts, arrivals, who drops out) ``[k]`` of clients that are sent work at ``at``: those who are off start, and
+        answer, when they are back."""
         there = self.delays.presence.next_online
         starts = there(clients, at)
         down, up = self.delays.message(self.settings.down_bytes), self.delays.message(self.settings.up_bytes)
-        done = starts + down + self.delays.compute(clients, rounds, starts)
-        return starts, there(clients, done) + up
+        seconds, dropped = self.delays.work(clients, rounds, starts)
+        return starts, there(clients, starts + down + seconds) + up, dropped
 
     def round(self, t: int, clients: np.ndarray) -> RoundTimes:
         """Run the clock through a round that ``clients`` ``[k]`` begin, as soon as someone is there."""
         began = max(self.now, self._begins)
         self.count("offline", self.absent)
-        starts, arrivals = self.begin(clients, t, began)
-        dropped = self.delays.dropped(clients, t)
+        starts, arrivals, dropped = self.begin(clients, t, began)
         closing = close_round(self.settings.policy, began, clients, arrivals, dropped)
         if not np.isfinite(closing.at):
             gone = int(clients[np.flatnonzero(~np.isfinite(arrivals))[0]])
@@ -120,9 +121,8 @@ class Timekeeper:
             )
         self.now = closing.at
         ends = np.minimum(arrivals, closing.at)
-        self._sums["busy_s"][clients] += np.maximum(ends - starts, 0.0)
-        self._sums["waiting_s"][clients] += np.where(closing.used, closing.at - ends, 0.0)
-        self._sums["void_s"][clients] += np.where(closing.used, 0.0, np.maximum(ends - starts, 0.0))
+        busy = np.maximum(ends - starts, 0.0)
+        self.spend(clients, busy, np.where(closing.used, closing.at - ends, 0.0), ~closing.used)
         self._counts["late"][clients[closing.late]] += 1
         self._counts["dropped"][clients[dropped]] += 1
         outcomes = np.where(closing.used, "used", np.where(dropped, "dropped", "late"))

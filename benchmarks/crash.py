@@ -188,11 +188,19 @@ class Figures:
         return not self.uncharged and not self.repeated and not self.falls and self.unreleased <= self.allowed
 
 
+@dataclass(frozen=True)
+class Seen:
+    """What the journal said of each client: its ε and how many of its charges were taken back, shape [clients]."""
+
+    epsilon: np.ndarray
+    voids: np.ndarray
+
+
 def campaign(target: str, kills: int, seed: int, folder: Path) -> Figures:
     """Kill ``target`` so many times in one run below ``folder``; moments are drawn from the seed."""
     (folder / "witness").mkdir(parents=True)
     draws = np.random.default_rng([seed, list(TARGETS).index(target)])
-    figures, last = Figures(target), np.zeros(6)
+    figures, last = Figures(target), Seen(np.zeros(6), np.zeros(6, np.int64))
     worker, failures = Worker(folder), 0
     try:
         while figures.kills < kills:
@@ -227,16 +235,18 @@ def campaign(target: str, kills: int, seed: int, folder: Path) -> Figures:
     return figures
 
 
-def _compare(folder: Path, figures: Figures, last: np.ndarray) -> np.ndarray:
-    """Note where a client's ε is below what it was; the new ones, shape [clients]."""
+def _compare(folder: Path, figures: Figures, last: Seen) -> Seen:
+    """Note where a client's ε is below what it was though nothing of what it was charged has been taken back."""
     from dualfed.privacy.ledger import Ledger
 
     ledger = Ledger.open_readonly(folder / "run" / "ledger.sqlite")
     now = np.array([loss.epsilon for loss in ledger.epsilon()])
+    # A run that is told to stop takes back the reservation that it made ahead and never sent.
+    voids = np.bincount([charge.client for charge in ledger.history() if charge.voided], minlength=len(now))
     ledger.close()
     # Two grids of the same account may differ in the fifth digit.
-    figures.falls += int((now < last * (1 - 1e-4)).sum())
-    return np.maximum(now, last)
+    figures.falls += int(((now < last.epsilon * (1 - 1e-4)) & (voids == last.voids)).sum())
+    return Seen(np.where(voids == last.voids, np.maximum(now, last.epsilon), now), voids)
 
 
 def _count(folder: Path, figures: Figures) -> None:

@@ -70,7 +70,7 @@ def expected(seed, n, working, buffer, bound, updates, first, delays):
 
     def begin(client, version):
         starts[client] += 1
-        took = delays.compute(np.array([client]), starts[client], 0.0)[0]
+        took = delays.work(np.array([client]), starts[client], 0.0)[0][0]
         at_work[client] = (now + took, client, version)
 
     for client in first:

@@ -55,7 +55,7 @@ def test_a_draw_is_the_same_in_any_company_and_leaves_other_randomness_alone():
     ],
 )
 def test_delays_follow_their_distribution_and_mean(compute, options, quantiles):
-    drawn = Delays(DelayModel(1, len(MANY), compute, mean_s=2.0, **options)).compute(MANY, 4, 0.0)
+    drawn = Delays(DelayModel(1, len(MANY), compute, mean_s=2.0, **options)).work(MANY, 4, 0.0)[0]
     assert drawn.mean() == pytest.approx(2.0, rel=0.05)
     levels = np.array([0.1, 0.5, 0.9])
     if quantiles is None:
@@ -67,7 +67,7 @@ def test_delays_follow_their_distribution_and_mean(compute, options, quantiles):
 def test_slow_clients_and_speeds_are_their_own_for_the_whole_run():
     delays = Delays(DelayModel(1, 100, "constant", slow_fraction=0.2, slow_factor=10.0, speeds=np.full(100, 2.0)))
     for round in (1, 7):
-        drawn = delays.compute(np.arange(100), round, 0.0)
+        drawn = delays.work(np.arange(100), round, 0.0)[0]
         assert sorted(drawn.tolist()) == [0.5] * 80 + [5.0] * 20
     spread = Delays(DelayModel(1, 5000, "constant", speed_spread=0.3)).factors
     assert np.log(spread).std() == pytest.approx(0.3, rel=0.05)
@@ -80,7 +80,7 @@ def test_messages_take_latency_and_their_bytes():
 
 def test_dropouts_and_lost_messages_have_their_rate():
     delays = Delays(DelayModel(1, len(MANY), dropout=0.3, message_drop=0.1))
-    assert delays.dropped(MANY, 3).mean() == pytest.approx(0.3, abs=0.02)
+    assert delays.work(MANY, 3, 0.0)[1].mean() == pytest.approx(0.3, abs=0.02)
     assert delays.lost_messages(len(MANY), 3).mean() == pytest.approx(0.1, abs=0.02)
     assert (delays.lost_messages(50, 3) == delays.lost_messages(100, 3)[:50]).all()
 
@@ -122,7 +122,27 @@ def test_churn_has_its_share_and_its_lengths_and_does_not_depend_on_who_asks_whe
     for client in (7, 2, 2999):
         second.next_online(np.array([client]), 3.0)
     assert (second.next_online(everyone, 40.0) == first.next_online(everyone, 40.0)).all()
-    assert (first.next_online(everyone, 2.0) >= 2.0).all()
+    again = first.next_online(everyone, 2.0)
+    assert (again == Delays(model).presence.next_online(everyone, 2.0)).all(), "an earlier time is answered as at first"
+    late = 40_000.0
+    assert (first.next_online(everyone[:5], late) == second.next_online(everyone[:5], late)).all()
+
+
+def test_churn_is_the_chain_of_its_keyed_stays():
+    online, offline, key = 3.0, 1.0, public_key(5)
+    presence = Delays(DelayModel(5, 40, online_s=online, offline_s=offline)).presence
+    for client in range(40):
+        who = np.array([client])
+        on, turns = bool(uniforms(key, "time/present", who, 0)[0] < 0.75), [0.0]
+        stretches = []
+        while turns[-1] < 60:
+            u = uniforms(key, "time/turn", who, len(turns))[0]
+            turns.append(turns[-1] - np.log1p(-u) * (online if on else offline))
+            stretches.append((turns[-2], turns[-1], on))
+            on = not on
+        for at in (0.0, 7.3, 31.0, 50.0, 12.0):
+            _, ends, on = next(stretch for stretch in stretches if stretch[0] <= at < stretch[1])
+            assert presence.next_online(who, at)[0] == pytest.approx(at if on else ends)
 
 
 def test_recorded_absences():
