@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 _NAME = struct.Struct("<qqq")
-_LOW = (1 << 64) - 1
 
 
 def noise_key(seed: int | None) -> bytes:
@@ -54,8 +53,9 @@ def words(streams: Sequence[int], count: int) -> np.ndarray:
     found = np.empty((len(streams), count), dtype=np.uint64)
     philox = np.random.Philox(key=0)
     state: Any = philox.state
-    for row, stream in enumerate(streams):
-        state["state"]["key"] = np.array([stream & _LOW, stream >> 64], dtype=np.uint64)
+    keys = np.frombuffer(b"".join(stream.to_bytes(16, "little") for stream in streams), dtype="<u8").reshape(-1, 2)
+    for row, key in enumerate(keys):
+        state["state"]["key"] = key
         philox.state = state
         found[row] = philox.random_raw(count)
     return found

@@ -13,6 +13,7 @@ from ..errors import InvalidValue
 from ..privacy.events import EpochEvent, Event, GaussianEvent, IidEvent, IndependentEvent, Status, Unit
 from ..privacy.gate import Bound, Gate
 from .denoise import carried_noise, kept_share
+from .local_steps import Gradients
 from .method import Cohort, ServerMethod, State
 from .problems.base import Problem
 from .schedule import Schedule
@@ -173,8 +174,8 @@ class FedSPDDP(ServerMethod):
                 x = gate.release(average)
             else:  # x is public here, and what the gate clips is the increment from it
                 x = gate.release(average.sub_(x)).add_(x)
-            return {**new, "x": x, "dual": torch.sub(x, x0).mul_(self.rho).add_(dual)}
-        dual = torch.sub(average, x0).mul_(self.rho).add_(dual)
+            return {**new, "x": x, "dual": torch.add(dual, x - x0, alpha=self.rho)}
+        dual = torch.add(dual, average - x0, alpha=self.rho)
         return {"x": average, "dual": dual, "upload": gate.release(average + dual / self.rho)}
 
     def upload(self, state: State) -> Tensor:
@@ -200,27 +201,17 @@ class FedSPDDP(ServerMethod):
 
     def _local_steps(self, x: Tensor, dual: Tensor, x0: Tensor, cohort: Cohort, gate: Gate, t: int) -> Tensor:
         """(C1) Q times and the average (C2), ``[C, d]``."""
-        gamma, steps, batch = self.gamma.at(t), self.local_steps, self.batch_size
+        gamma, steps = self.gamma.at(t), self.local_steps
         total = gamma + self.rho
-        weights = torch.as_tensor(cohort.weights, dtype=x.dtype, device=x.device)[:, None]
-        uniform = bool((cohort.weights == 1).all())
-        anchor = torch.sub(self.rho * x0, dual).div_(total)  # (ρ x_0 − λ)/(γ + ρ), the same in all steps
-        prox = cohort.problem.regulariser
-        average = torch.zeros_like(anchor)
-        if self.batches != "full":
-            drawn = gate.batches(self.batches, cohort.sizes, steps, batch)
-            features, labels = cohort.shards.rows(cohort.slots, drawn)  # all Q·b rows of the round in one gather
+        gradients = Gradients(cohort, gate, self.batches, steps, self.batch_size)
+        anchor = torch.add(x0 * (self.rho / total), dual, alpha=-1 / total)  # (ρ x_0 − λ)/(γ + ρ), the same in all steps
+        average: Tensor | None = None
         for step in range(steps):
             point = torch.add(anchor, x, alpha=gamma / total)
-            if self.batches == "full":
-                gradient = cohort.problem.full_gradient(x, cohort.shards, cohort.slots)
-                point.addcmul_(gradient, weights, value=-1 / total)
-            else:
-                here = slice(step * batch, (step + 1) * batch)
-                scale = -1 / total if uniform else weights * (-1 / total)
-                cohort.problem.add_gradient(point, x, features[:, here], labels[:, here], scale)
-            x = prox.prox_(point, 1 / total)
-            average.add_(x, alpha=1 / steps)
+            gradients.add(point, x, step, -1 / total)
+            x = cohort.problem.regulariser.prox_(point, 1 / total)
+            average = x / steps if average is None else average.add_(x, alpha=1 / steps)
+        assert average is not None
         return average
 
     def describe(self) -> dict[str, Any]:

@@ -17,7 +17,9 @@ Batches = Literal["epoch", "independent", "iid", "full"]
 
 
 class Gradients:
-    """w_i ∇f_i(·; B_r) of a cohort for the Q batches of a round, all rows of the round in one gather.
+    """w_i ∇f_i(·; B_r) of a cohort for the Q batches of a round, drawn together.
+
+    Rows are gathered step by step: those of one step stay in the cache until both products have read them.
 
     Args:
         batches: how records are drawn, as in SPEC (D1), (D2); ``full`` takes all m_i at every step.
@@ -28,24 +30,24 @@ class Gradients:
     def __init__(
         self, cohort: Cohort, gate: Gate, batches: Batches, steps: int, batch: int, clip: float | None = None
     ) -> None:
-        self._cohort, self._batch, self._clip = cohort, batch, clip
+        self._cohort, self._clip = cohort, clip
         like = cohort.shards.features
         self._weights = torch.as_tensor(cohort.weights, dtype=like.dtype, device=like.device)[:, None]
         self._uniform = bool((cohort.weights == 1).all())
-        self._rows: tuple[Tensor, Tensor] | None = None
+        self._places: Tensor | None = None
         if batches != "full":
             drawn = gate.batches(batches, cohort.sizes, steps, batch)
-            self._rows = cohort.shards.rows(cohort.slots, drawn)
+            places = cohort.shards.places(cohort.slots, drawn)
+            self._places = places.view(len(places), steps, batch).transpose(0, 1).contiguous()
 
     def add(self, out: Tensor, x: Tensor, step: int, scale: float) -> None:
         """``out += scale · w_i ∇f_i(x; B_step)``, in place; ``out``, ``x``: ``[C, d]``."""
         problem, cohort = self._cohort.problem, self._cohort
-        if self._rows is None:
+        if self._places is None:
             gradient = problem.full_gradient(x, cohort.shards, cohort.slots, self._clip)
             out.addcmul_(gradient, self._weights, value=scale)
             return
-        here = slice(step * self._batch, (step + 1) * self._batch)
-        features, labels = self._rows[0][:, here], self._rows[1][:, here]
+        features, labels = cohort.shards.taken(self._places[step])
         weight = scale if self._uniform else self._weights * scale
         if self._clip is None:
             problem.add_gradient(out, x, features, labels, weight)

@@ -106,10 +106,18 @@ class Shards:
         Returns:
             features ``[k, n, p]`` and labels ``[k, n]``, copies.
         """
+        return self.taken(self.places(slots, records))
+
+    def places(self, slots: Tensor, records: Tensor) -> Tensor:
+        """int64 ``[k, n]``: which rows of all features these records are; arguments as of ``rows``."""
         starts = self.offsets.index_select(0, slots.to(self.offsets.device))
-        flat = (starts.unsqueeze(1) + records.to(starts.device)).flatten()
-        features = self.features.index_select(0, flat).view(*records.shape, -1)
-        return features, self.labels.index_select(0, flat).view(records.shape)
+        return starts.unsqueeze(1) + records.to(starts.device)
+
+    def taken(self, places: Tensor) -> tuple[Tensor, Tensor]:
+        """Features ``[…, p]`` and labels ``[…]`` at ``places``, copies."""
+        flat = places.flatten()
+        features = self.features.index_select(0, flat).view(*places.shape, -1)
+        return features, self.labels.index_select(0, flat).view(places.shape)
 
     def client(self, slot: int) -> tuple[Tensor, Tensor]:
         """Features ``[m, p]`` and labels ``[m]`` of one client, as views."""

@@ -31,12 +31,13 @@ def distinct_records(streams: Sequence[int], sizes: np.ndarray, count: int) -> n
     stretch = count + count // 4 + 8
     values = (as_uniform(words(streams, stretch)) * sizes[:, None]).astype(np.int64)
     # One sort of (value, position) pairs finds what was drawn before; positions then keep the order of the draws.
-    ranked = values * stretch + np.arange(stretch)
+    bits = stretch.bit_length()
+    ranked = (values << bits) + np.arange(stretch)
     ranked.sort(axis=1)
-    sorted_values, positions = np.divmod(ranked, stretch)
+    sorted_values = ranked >> bits
     rows, places = np.nonzero(sorted_values[:, 1:] == sorted_values[:, :-1])
     first = np.ones(values.shape, dtype=bool)
-    first[rows, positions[rows, places + 1]] = False
+    first[rows, ranked[rows, places + 1] & ((1 << bits) - 1)] = False
     seen = first.cumsum(axis=1)
     first &= seen <= count
     enough = seen[:, -1] >= count
