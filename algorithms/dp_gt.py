@@ -63,4 +63,7 @@ class DPGT(LocalQueries):
         return Increment(change, counts, heading)
 
     def advance(self, state: State, pull: Tensor, increment: Tensor | None, clients: np.ndarray, t: int) -> State:
+        if t == 0:  # models and trackers are averaged and nothing moves: Σ_i y_i = Σ_i ĝ_i still holds
+            x, y = pull.split(state["x"].shape[1], dim=1)
+            return {**state, "x": x, "y": y}
         return tracked(state, pull, increment, self.step)

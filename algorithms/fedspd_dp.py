@@ -204,7 +204,9 @@ class FedSPDDP(ServerMethod):
         gamma, steps = self.gamma.at(t), self.local_steps
         total = gamma + self.rho
         gradients = Gradients(cohort, gate, self.batches, steps, self.batch_size)
-        anchor = torch.add(x0 * (self.rho / total), dual, alpha=-1 / total)  # (ρ x_0 − λ)/(γ + ρ), the same in all steps
+        anchor = torch.add(
+            x0 * (self.rho / total), dual, alpha=-1 / total
+        )  # (ρ x_0 − λ)/(γ + ρ), the same in all steps
         average: Tensor | None = None
         for step in range(steps):
             point = torch.add(anchor, x, alpha=gamma / total)

@@ -40,6 +40,7 @@ class LocalQueries(GossipMethod):
         clip: C, the largest norm of a client's increment; needed for privacy.
         chunk: records a component.
         query_noise: standard deviation of the noise of one function value.
+        mixing_rounds: exchanges without data after each release, W once more each: post-processing.
         final_mixing: gossip rounds at the end, for the models that clients use: post-processing.
     """
 
@@ -53,12 +54,13 @@ class LocalQueries(GossipMethod):
     clip: float | None = None
     chunk: int = 1
     query_noise: float = 0.0
+    mixing_rounds: int = 0
     final_mixing: int = 0
 
     unit: ClassVar[Unit] = "client"
 
     def __post_init__(self) -> None:
-        check_whole(self, rounds=1, local_steps=1, batch_size=1, chunk=1, final_mixing=0)
+        check_whole(self, rounds=1, local_steps=1, batch_size=1, chunk=1, mixing_rounds=0, final_mixing=0)
         check_positive(self, "eta", "mu", "clip")
         if not 0 <= self.query_noise < float("inf"):
             raise InvalidValue("method.query_noise", self.query_noise, "give a number ≥ 0")

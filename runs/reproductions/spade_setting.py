@@ -58,12 +58,12 @@ class Entry:
 
 
 def entries(scale: Scale) -> Mapping[str, Entry]:
-    """All methods at the same releases, clip and gossip at the end; those that see values ask the same queries."""
+    """All methods at the same releases, clip and exchanges without data; those that see values ask the same queries."""
     full = scale == "full"
-    every = {"rounds": 5 if full else 4, "clip": 1.5 if full else 2.0, "final_mixing": 20}
+    every = {"rounds": 5 if full else 4, "clip": 1.5 if full else 2.0, "mixing_rounds": 10, "final_mixing": 20}
     values = {**every, "local_steps": 4000, "chunk": 100 if full else 14}
     gradients = {**every, "local_steps": 120}
-    spade = {"name": "spade-dfl", "mixing_rounds": 10}
+    spade = {"name": "spade-dfl"}
     eta = 0.015 if full else 0.025
     known = {"estimator": "baseline", "mu": 0.2}
     directions = {"estimator": "paper", "mu": 0.8}
@@ -94,7 +94,7 @@ def entries(scale: Scale) -> Mapping[str, Entry]:
         "lt-admm, gradients": Entry(
             "gradients",
             False,
-            {"name": "lt-admm", **gradients, "memory": True, "mixing_rounds": 10},
+            {"name": "lt-admm", **gradients, "memory": True},
             ({"gamma": 0.1}, {"gamma": 0.05}),
         ),
     }

@@ -99,6 +99,23 @@ def test_without_noise_a_private_method_is_its_reference(name):
 
 
 @pytest.mark.parametrize("name", PAIRS)
+def test_mixing_rounds_average_once_more_and_do_not_move(name, tmp_path):
+    given = config(name, rounds=4, local_steps=1, estimator="gradient", clip=1e9, eta=0.4, mu=0.5, mixing_rounds=2)
+    local = Local(given, tmp_path)
+    w, x = local.metropolis(), np.zeros((local.clients, local.problem.dim))
+    y = before = np.zeros_like(x)
+    for states in simulate(given, keep=False).states["x"]:
+        if name == "dp-dsgd":
+            x = w @ x - 0.2 * local.stacked(x)
+        else:
+            x = w @ x - 0.2 * y
+            y, before = w @ y + local.stacked(x) - before, local.stacked(x)
+            y = w @ w @ y
+        x = w @ w @ x
+        np.testing.assert_allclose(states, x, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", PAIRS)
 def test_values_alone_come_near_the_gradients(name):
     """Many queries a round at a hardly moving point, averaged, are the gradient within their noise."""
     common = {"rounds": 6, "mu": 1e-3, "eta": 1e-2, "local_steps": 3000}
