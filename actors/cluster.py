@@ -125,6 +125,13 @@ def connected(address: str, auth: str | None = None) -> Iterator[None]:
             ray.shutdown()
 
 
+def cpus() -> int:
+    """The CPUs of the cluster that this process is connected to."""
+    import ray
+
+    return max(1, int(ray.cluster_resources().get("CPU", 1)))
+
+
 def _check_reachable(address: str) -> None:
     """Say at once that nobody listens there; Ray itself would try for a minute."""
     host, separator, port = address.removeprefix("ray://").partition("/")[0].rpartition(":")

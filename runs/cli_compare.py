@@ -61,26 +61,29 @@ def sweep(
     engine: Annotated[
         str | None, typer.Option(metavar="inline|ray", help="Worker processes, or Ray Tune; default: the file's own.")
     ] = None,
+    address: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Spread the runs over this Ray cluster; its nodes must all see --out."),
+    ] = None,
     jobs: JobsOption = None,
 ) -> None:
     """Run a configuration over a grid of values, scored by records that clients hold out. The same command goes on."""
     from .comparison.entries import read_one
     from .comparison.sweeping import read_grid
     from .comparison.sweeping import sweep as swept
+    from .study.spread import place
 
     axes = read_grid(grid)
     chosen = engine or read_one(config)[1].engine
     _check_engine(chosen)
-    if engine is None and chosen == "ray":
+    if engine is None and address is None and chosen == "ray":
         from ..actors.trials import missing
 
         if lacks := missing():
             _say(f"Ray Tune needs {', '.join(lacks)} (pip install 'dualfed[tune]'): taking worker processes instead")
             chosen = "inline"
-    with stoppable():
-        found = swept(
-            config, axes, seeds=seeds, validation=validation, out=out, engine=chosen, jobs=_jobs(jobs), say=_say
-        )
+    with stoppable(), place(chosen, address, jobs) as (where, at_once):
+        found = swept(config, axes, seeds=seeds, validation=validation, out=out, engine=where, jobs=at_once, say=_say)
     wide_console().print(_rich(found.table, "Candidates"))
     from .comparison.grid import words
 

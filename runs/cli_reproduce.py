@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -23,6 +22,11 @@ def reproduce(
     jobs: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Runs at a time, each in a process; default: the CPUs.")
     ] = None,
+    engine: Annotated[str, typer.Option(metavar="inline|ray", help="Worker processes, or Ray Tune.")] = "inline",
+    address: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Spread the runs over this Ray cluster; its nodes must all see --out."),
+    ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Put this into every run; may be repeated.")
     ] = None,
@@ -32,6 +36,7 @@ def reproduce(
     from ..errors import InvalidValue
     from .reproductions import reproduce as carried_out
     from .reproductions import reproductions
+    from .study.spread import place
 
     if listed:
         for each in reproductions().values():
@@ -40,13 +45,14 @@ def reproduce(
     if name is None:
         raise InvalidValue("NAME", None, f"give one of {', '.join(reproductions())}")
     folder = out or Path("dualfed-out") / f"{name}-{scale}"
-    with stoppable():
+    with stoppable(), place(engine, address, jobs) as (chosen, at_once):
         found = carried_out(
             name,
             folder,
             scale=scale,
             seeds=seeds,
-            jobs=jobs or os.cpu_count() or 1,
+            jobs=at_once,
+            engine=chosen,
             settings=settings or [],
             say=lambda line: typer.echo(line, err=True),
         )

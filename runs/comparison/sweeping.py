@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,8 +14,8 @@ from ...algorithms.registry import make_method
 from ...errors import InvalidValue
 from ..cli_input import parse_value
 from ..study import Study, Wanted, carry_out
-from ..study.work import Reply, execute
-from ..study.workers import Task, carried_out
+from ..study.spread import by_tune
+from ..study.workers import carried_out
 from ..validation import TUNING_SENTENCE
 from .entries import Given, for_seed, read_one
 from .grid import best, candidates, flattened, scored_by, words
@@ -131,23 +130,6 @@ def sweep(
     found = Sweep(study.rows, table, all_of[position], notes, faults, [])
     found.files.extend(_written(found, axes, study, Path(out)))
     return found
-
-
-def by_tune(tasks: Sequence[Task], jobs: int) -> Iterator[tuple[int, Reply]]:
-    """Carry tasks out as trials of Ray Tune. Raises InvalidValue where it cannot be imported."""
-    from ...actors.trials import missing, trials
-
-    if lacks := missing():
-        cure = f"Ray Tune needs {', '.join(lacks)}: pip install 'dualfed[tune]', or take --engine inline"
-        raise InvalidValue("--engine", "ray", cure)
-    plain = [(dict(task.tables), str(task.folder.absolute())) for task in tasks]
-    if plain:
-        yield from trials(functools.partial(_trial, plain), len(plain), jobs)
-
-
-def _trial(plain: Sequence[tuple[dict[str, Any], str]], index: int) -> Reply:
-    tables, folder = plain[index]
-    return execute(tables, Path(folder))
 
 
 def _table(rows: pd.DataFrame, keys: list[str], chosen: int) -> pd.DataFrame:

@@ -12,6 +12,8 @@ import pandas as pd
 from ...errors import InvalidValue, RunBroken
 from ..cli_input import with_settings
 from ..study import Study, Wanted, carry_out
+from ..study.spread import by_tune
+from ..study.workers import carried_out
 from ..tables import markdown
 
 if TYPE_CHECKING:
@@ -100,6 +102,7 @@ def reproduce(
     scale: str = "small",
     seeds: int | None = None,
     jobs: int = 1,
+    engine: str = "inline",
     settings: Sequence[str] = (),
     say: Say | None = None,
 ) -> Reproduced:
@@ -108,7 +111,8 @@ def reproduce(
     Args:
         scale: ``small``, or ``full`` for what the paper ran.
         seeds: 0 to seeds − 1; None takes the reproduction's own number.
-        jobs: worker processes.
+        jobs: runs at a time.
+        engine: ``ray`` spreads the runs over the cluster by Ray Tune, ``inline`` over worker processes.
         settings: ``key=value``, put into every run's configuration.
 
     Raises:
@@ -127,7 +131,7 @@ def reproduce(
     planned = chosen.plan("full" if scale == "full" else "small", list(counted))
     if settings:
         planned = [_with(entry, settings) for entry in planned]
-    study = carry_out(planned, out, jobs=jobs, say=say)
+    study = carry_out(planned, out, jobs=jobs, say=say, carry=by_tune if engine == "ray" else carried_out)
     if study.faults:
         sentence = next(iter(study.faults.values()))
         raise RunBroken(

@@ -198,3 +198,15 @@ def test_no_cluster_there_is_one_sentence(call):
         refused = call("run", "run.toml", "--address", where, check=False)
         assert refused.returncode == 2
         assert refused.stderr.startswith("error: --address")
+
+
+def test_many_runs_are_spread_over_a_cluster_with_the_numbers_of_this_machine(address, call, tmp_path):
+    (tmp_path / "run.toml").write_text(RUN.replace("rounds = 400", "rounds = 20"))
+    sweep = ["sweep", "run.toml", "--grid", "privacy.epsilon=2,8"]
+    call(*sweep, "--engine", "inline", "--jobs", "1", "--out", "here")
+    call(*sweep, "--address", address[0], "--out", "there")
+    here, there = (pd.read_csv(tmp_path / name / "sweep.csv").drop(columns="seconds") for name in ("here", "there"))
+    pd.testing.assert_frame_equal(here, there, check_exact=True)
+    tradeoff = ["reproduce", "spade-tradeoff", "--set", "partition.clients=4", "--set", "method.local_steps=2"]
+    call(*tradeoff, "--set", "method.rounds=2", "--set", "evaluate_every=1", "--address", address[0], "--out", "trade")
+    assert len(pd.read_csv(tmp_path / "trade" / "spade-tradeoff-runs.csv")) == 13
