@@ -27,6 +27,10 @@ def reproduce(
         str | None,
         typer.Option(metavar="ADDRESS", help="Spread the runs over this Ray cluster; its nodes must all see --out."),
     ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(metavar="CONFIG", help="Take data, problem and partition of this file or preset."),
+    ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Put this into every run; may be repeated.")
     ] = None,
@@ -53,6 +57,7 @@ def reproduce(
             seeds=seeds,
             jobs=at_once,
             engine=chosen,
+            data=data,
             settings=settings or [],
             say=lambda line: typer.echo(line, err=True),
         )

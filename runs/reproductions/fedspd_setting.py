@@ -122,7 +122,8 @@ def data_remark(study: Study) -> str:
     source = data.name if data.path is None else f"{data.name} at {data.path.name}"
     return (
         f"Data: {source}, feature map {data.feature_map}; {config.partition.scheme} partition over "
-        f"{config.partition.clients} clients, T = {method['rounds']} rounds, b = 10, softmax; seeds: {seeds}."
+        f"{config.partition.clients} clients, T = {method['rounds']} rounds, b = {method['batch_size']}, "
+        f"{config.problem.kind}; seeds: {seeds}."
     )
 
 

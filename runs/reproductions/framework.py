@@ -15,6 +15,7 @@ from ..study import Study, Wanted, carry_out
 from ..study.spread import by_tune
 from ..study.workers import carried_out
 from ..tables import markdown
+from .other_data import with_data
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -103,6 +104,7 @@ def reproduce(
     seeds: int | None = None,
     jobs: int = 1,
     engine: str = "inline",
+    data: str | Path | None = None,
     settings: Sequence[str] = (),
     say: Say | None = None,
 ) -> Reproduced:
@@ -113,6 +115,7 @@ def reproduce(
         seeds: 0 to seeds − 1; None takes the reproduction's own number.
         jobs: runs at a time.
         engine: ``ray`` spreads the runs over the cluster by Ray Tune, ``inline`` over worker processes.
+        data: a file or preset whose data, problem and partition the runs take; see ``other_data``.
         settings: ``key=value``, put into every run's configuration.
 
     Raises:
@@ -128,7 +131,9 @@ def reproduce(
     if seeds is not None and seeds < 1:
         raise InvalidValue("--seeds", seeds, "give a whole number ≥ 1")
     counted = range(chosen.seeds[scale] if seeds is None else seeds)
-    planned = chosen.plan("full" if scale == "full" else "small", list(counted))
+    planned = list(chosen.plan("full" if scale == "full" else "small", list(counted)))
+    if data is not None:
+        planned = with_data(planned, data)
     if settings:
         planned = [_with(entry, settings) for entry in planned]
     study = carry_out(planned, out, jobs=jobs, say=say, carry=by_tune if engine == "ray" else carried_out)

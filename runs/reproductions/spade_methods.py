@@ -99,7 +99,9 @@ def epsilon_conclusion(study: Study) -> Conclusion:
     table = method_table(study, "epsilon_total")
     claims = [rises(table, "epsilon_total", ours, "ε") for ours in OURS]
     claims += [won(table, "epsilon_total", ours, "values") for ours in OURS]
-    figure = _lines(table, "epsilon_total", "client-level ε, δ = 1e−5", "Accuracy by client-level ε, N = 100, IID")
+    dealt = study.wanted[0].config.partition
+    title = f"Accuracy by client-level ε, {dealt.scheme} partition"
+    figure = _lines(table, "epsilon_total", "client-level ε, δ = 1e−5", title)
     return Conclusion(table, figure, claims, [_seed_spread(study, "epsilon_total"), TUNING, data_remark(study)])
 
 

@@ -217,7 +217,7 @@ def data_remark(study: Study) -> str:
     config = study.wanted[0].config
     seeds = len({entry.config.seed for entry in study.wanted})
     source = config.data.name if config.data.path is None else f"{config.data.name} in {config.data.path.name}"
-    return f"Data: {source}; public feature map: {_map_of(config.data)}; softmax; seeds: {seeds}."
+    return f"Data: {source}; public feature map: {_map_of(config.data)}; {config.problem.kind}; seeds: {seeds}."
 
 
 TUNING = (

@@ -7,6 +7,7 @@ import pytest
 from dualfed.errors import InvalidValue, RunBroken
 from dualfed.runs.cli import app
 from dualfed.runs.reproductions import Claim, Conclusion, Reproduction, curves, panels, reproduce, reproductions
+from dualfed.runs.reproductions.other_data import with_data
 from dualfed.runs.study import Wanted
 from typer.testing import CliRunner
 
@@ -62,6 +63,32 @@ def test_settings_reach_every_run(tmp_path):
     found = reproduce(TOY, tmp_path, settings=["method.rounds=2", "partition.clients=2"])
     assert set(found.study.rows["rounds_done"]) == {2}
     assert {result.summary["clients"] for _, result in found.study.results()} == {2}
+
+
+def _cells(*partitions):
+    held_out = {**_BASE["data"], "validation": 0.2}
+    return [
+        Wanted({"cell": i}, {**_BASE, "data": held_out, "partition": {"clients": 3, **each}})
+        for i, each in enumerate(partitions)
+    ]
+
+
+def test_somebody_elses_data_keep_what_a_plan_varies(tmp_path):
+    path = tmp_path / "own.toml"
+    path.write_text(
+        '[data]\nname = "synthetic"\nrecords = 90\nfeatures = 7\n[partition]\nscheme = "quantity"\nclients = 5\n'
+        '[problem]\nkind = "softmax"\n[method]\nname = "fedspd-dp"\n'
+    )
+    dirichlet = {"scheme": "dirichlet", "alpha": 1.0}
+    for planned, expected in (
+        (_cells({}, {}), [("quantity", 5), ("quantity", 5)]),
+        (_cells({}, dirichlet), [("iid", 5), ("dirichlet", 5)]),
+        (_cells({}, {"clients": 4}), [("iid", 3), ("iid", 4)]),
+    ):
+        found = [entry.config for entry in with_data(planned, path)]
+        assert [(each.partition.scheme, each.partition.clients) for each in found] == expected
+        assert {(each.data.features, each.data.validation, each.data.seed) for each in found} == {(7, 0.2, 0)}
+        assert {(each.problem.kind, each.method["rounds"]) for each in found} == {("softmax", 3)}
 
 
 def test_full_is_another_plan(tmp_path):
