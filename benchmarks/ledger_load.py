@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import http.client
 import json
 import multiprocessing
 import os
@@ -22,7 +23,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -158,12 +158,14 @@ def ask(way: str, target: str, address: str, rate: float, seconds: float, told: 
 def _question(way: str, target: str, address: str) -> Callable[[int], None]:
     """One question of the given way: ε of a client in turn, and every tenth time of all."""
     if way == "http":
+        connection = http.client.HTTPConnection(target.removeprefix("http://"), timeout=10)
 
         def get(k: int) -> None:
-            with urllib.request.urlopen(
-                target + PATHS[k % len(PATHS)].format(client=k % CLIENTS), timeout=10
-            ) as answer:
-                answer.read()
+            connection.request("GET", PATHS[k % len(PATHS)].format(client=k % CLIENTS))
+            answer = connection.getresponse()
+            answer.read()
+            if answer.status != 200:
+                raise RuntimeError(f"status {answer.status}")
 
         return get
     from dualfed import Ledger
