@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer.core import TyperGroup
 
 from .. import __version__
 from ..errors import DualfedError
@@ -22,8 +23,23 @@ from .cli_reproduce import reproduce
 from .cli_serve import serve
 from .cli_topology import topology_app
 
+# As a newcomer meets them.
+_ORDER = (
+    *("run", "resume", "watch", "stop", "init", "list", "compare", "sweep", "reproduce", "report", "plot"),
+    *("ledger", "serve", "audit", "data", "topology", "doctor", "fetch", "stage", "conformance"),
+)
+
+
+class _Commands(TyperGroup):
+    """Commands in an order of our own: typer's puts groups last."""
+
+    def list_commands(self, ctx: typer.Context) -> list[str]:
+        return sorted(self.commands, key=_ORDER.index)
+
+
 app = typer.Typer(
     name="dualfed",
+    cls=_Commands,
     help="Simulate private primal-dual learning: what a method costs in accuracy, communication, time and privacy.",
     no_args_is_help=True,
     add_completion=False,
@@ -56,7 +72,8 @@ class Engine(StrEnum):
 
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run, as `dualfed run` printed it.")]
 EngineOption = Annotated[
-    Engine | None, typer.Option(help="Run on Ray actors, or all in this process.", show_default=False)
+    Engine | None,
+    typer.Option(metavar="ray|inline", help="Run on Ray actors, or all in this process.", show_default=False),
 ]
 
 AddressOption = Annotated[
@@ -88,7 +105,7 @@ def _root(
 @app.command()
 def run(
     source: Annotated[
-        str, typer.Argument(metavar="[PRESET|FILE.toml]", help="A preset (`dualfed list`) or a file (`dualfed init`).")
+        str, typer.Argument(metavar="PRESET|FILE.toml", help="A preset (`dualfed list`) or a file (`dualfed init`).")
     ] = "quickstart",
     settings: Annotated[
         list[str] | None,
@@ -108,7 +125,7 @@ def run(
     address: AddressOption = None,
     detach: DetachOption = False,
 ) -> None:
-    """Run a preset or a configuration and leave a folder with its results."""
+    """Run a preset or a file and leave a folder with its results."""
     from .cli_run import run as start
 
     chosen = None if engine is None else engine.value
@@ -119,7 +136,7 @@ def run(
 def resume(
     folder: RunFolder, engine: EngineOption = None, address: AddressOption = None, detach: DetachOption = False
 ) -> None:
-    """Go on with a run that was stopped, from its last checkpoint."""
+    """Go on with a stopped run, from its last checkpoint."""
     from .cli_run import resume as go_on
 
     raise typer.Exit(go_on(folder, None if engine is None else engine.value, address, detach))
@@ -127,10 +144,10 @@ def resume(
 
 @app.command()
 def init(
-    file: Annotated[Path, typer.Argument(metavar="[FILE]", help="The file to write.")] = Path("dualfed.toml"),
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")] = Path("dualfed.toml"),
     method: Annotated[str, typer.Option(metavar="METHOD", help="A method of `dualfed list`.")] = "fedspd-dp",
 ) -> None:
-    """Write a configuration with every field, its default and what it means."""
+    """Write a file with every field, its default and its meaning."""
     from .template import write_template
 
     write_template(file, method)
@@ -147,12 +164,12 @@ def list_() -> None:
 
 @app.command("plot")
 def plot_(
-    folders: Annotated[list[Path], typer.Argument(metavar="RUN…", help="One folder, or several to draw together.")],
+    folders: Annotated[list[Path], typer.Argument(metavar="RUN", help="One folder, or several to draw together.")],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where the plots of several runs go.")] = Path(
         "dualfed-out/plots"
     ),
 ) -> None:
-    """Draw a run's plots anew, or several runs in the same plots."""
+    """Draw a run's plots anew, or several runs in one plot each."""
     from .plot_runs import plot_runs
     from .plots import plot
 

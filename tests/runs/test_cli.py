@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import dualfed
 import pytest
 from dualfed.runs import cli
+from typer.main import get_command
 
 SMALL = [
     "--engine=inline",
@@ -64,6 +66,33 @@ def test_help_and_version_import_nothing_heavy() -> None:
         done = subprocess.run([sys.executable, "-c", code, argument], capture_output=True, text=True, check=True)
         assert done.stderr.strip() == "[]"
         assert "dualfed" in done.stdout
+
+
+def _commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for name, below in getattr(command, "commands", {}).items():
+        yield (*path, name)
+        yield from _commands(below, (*path, name))
+
+
+COMMANDS = list(_commands(get_command(cli.app)))
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_every_help_reads_alike(dualfed_command: Command, path: tuple[str, ...]) -> None:
+    told = dualfed_command(*path, "--help")
+    assert told.code == 0
+    assert "[[" not in told.out
+    for option, shown in (("--address", "ADDRESS"), ("--engine", "ray|inline"), ("--set", "KEY=VALUE")):
+        lines = [line.split() for line in told.out.splitlines() if line.strip().startswith(f"{option} ")]
+        assert all(words[1] == shown for words in lines), lines
+
+
+def test_help_shows_commands_as_a_newcomer_meets_them(dualfed_command: Command) -> None:
+    listed = dualfed_command("--help").out.partition("Commands:")[2].strip().splitlines()
+    names = [line.split()[0] for line in listed]
+    assert sorted(names) == sorted({path[0] for path in COMMANDS})
+    assert names[:3] == ["run", "resume", "watch"]
+    assert not [line for line in listed if line.endswith("...")], "a sentence that was cut"
 
 
 def test_version(dualfed_command: Command) -> None:
@@ -183,6 +212,17 @@ def test_a_claimed_epsilon_is_never_printed_bare(dualfed_command: Command) -> No
         rows = [line for line in shown.splitlines() if "1e-05" in line]
         assert rows
         assert all("(claimed)" in row for row in rows)
+
+
+def test_a_run_leaves_what_the_readme_names_and_no_more(dualfed_command: Command) -> None:
+    assert dualfed_command("run", *SMALL, "--set", "evaluate_every=5", "--out", "one").code == 0
+    names = {path.name for path in Path("one").iterdir()}
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    table = readme.partition("| file | holds |")[2].partition("\n\n")[0]
+    named = {name.rstrip("/") for line in table.splitlines()[2:] for name in line.split("|")[1].split("`")[1::2]}
+    assert names == named | {"report.html"}
+    plots = {f"{what}-{against}.png" for what in ("accuracy", "objective") for against in ("rounds", "epsilon")}
+    assert plots <= {path.name for path in Path("one/plots").iterdir()}
 
 
 def test_without_noise(dualfed_command: Command) -> None:
