@@ -6,7 +6,7 @@ import io
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -33,7 +33,7 @@ _ORDER = (
 class _Commands(TyperGroup):
     """Commands in an order of our own: typer's puts groups last."""
 
-    def list_commands(self, ctx: typer.Context) -> list[str]:
+    def list_commands(self, ctx: Any) -> list[str]:
         return sorted(self.commands, key=_ORDER.index)
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from ..errors import InvalidValue
-from .section import Section
+from ..section import Section
 
 Value = str | int | float | bool
 Policy = Literal["refuse", "drop", "indicator"]
@@ -83,7 +83,7 @@ class DataConfig(Section):
     records: int = Field(2000, gt=1)
     features: int = Field(20, gt=0)
     classes: int = Field(2, gt=1)
-    spread: float = Field(1.0, gt=0)
+    spread: float = Field(1.0, gt=0, allow_inf_nan=False)
     label: str | None = None
     label_classes: list[Value | list[Value]] | None = Field(None, min_length=2)
     client: str | None = None
@@ -94,9 +94,11 @@ class DataConfig(Section):
     statistics: Literal["public", "private"] = "public"
     numeric: list[str] = Field(default_factory=list)
     categorical: list[str] = Field(default_factory=list)
-    missing: Policy | dict[str, Policy] = "refuse"
+    missing: Policy | dict[str, Policy] = Field(
+        "refuse", description='"refuse", "drop" or "indicator", or a table with one of these words for each column'
+    )
     missing_values: list[str] = Field(default_factory=lambda: ["", "NA", "NaN", "nan", "null"])
-    separator: str = Field(",", min_length=1, max_length=1)
+    separator: str = Field(",", min_length=1, max_length=1, description="one character in quotes")
     image_size: tuple[int, int] | None = None
     grayscale: bool = False
     repository: str | None = None
