@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import enum
 import types
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -29,6 +30,8 @@ def wanted(annotation: Any, limits: Sequence[Any] = ()) -> str:
         return either([words for k, words in enumerate(each) if words not in each[:k]])
     if origin is Literal:
         return either([f'"{word}"' if isinstance(word, str) else str(word) for word in arguments])
+    if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
+        return either([str(each.value) for each in annotation])
     if origin is list or (origin is tuple and arguments[-1] is Ellipsis):
         return f"a list of {_many(arguments[0])}" + _length(limits)
     if origin is tuple:

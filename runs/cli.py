@@ -22,6 +22,7 @@ from .cli_ledger import ledger_app
 from .cli_reproduce import reproduce
 from .cli_serve import serve
 from .cli_topology import topology_app
+from .cli_usage import Misused, usage_sentence
 
 # As a newcomer meets them.
 _ORDER = (
@@ -35,6 +36,13 @@ class _Commands(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         return sorted(self.commands, key=_ORDER.index)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:  # typer would end without a word
+            print("interrupted; a run that had begun goes on with `dualfed resume` and its folder", file=sys.stderr)
+            raise typer.Exit(130) from None
 
 
 app = typer.Typer(
@@ -183,10 +191,13 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without ε shows "?" instead of failing
     try:
-        app()
-    except KeyboardInterrupt:
-        print("interrupted; a run that had begun goes on with `dualfed resume` and its folder", file=sys.stderr)
-        sys.exit(130)
+        sys.exit(app(prog_name="dualfed", standalone_mode=False))
+    except Misused as error:
+        if error.format_message().startswith("Usage:"):  # a group without a command: this is its help
+            error.show()
+        else:
+            print("error: " + usage_sentence(error), file=sys.stderr)
+        sys.exit(2)
     except DualfedError as error:
         print("error: " + " ".join(str(error).split()), file=sys.stderr)
         sys.exit(2)

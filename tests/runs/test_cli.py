@@ -142,10 +142,50 @@ def test_what_a_person_can_cause_is_one_sentence(dualfed_command: Command, argum
 
 
 @pytest.mark.parametrize(
-    "arguments", [["run", "--no-such-option"], ["no-such-command"], ["resume"], ["run", "--engine=x"]]
+    ("line", "sentence"),
+    [
+        ("run --sed 3", "--sed is no option of `dualfed run`: did you mean --seed? `dualfed run --help` lists them"),
+        ("run --no-such", "--no-such is no option of `dualfed run`: `dualfed run --help` lists them"),
+        ("lst", "no such command 'lst'; did you mean 'list'? `dualfed --help` says what there is"),
+        ("ledger nothing", "no such command 'nothing'; `dualfed ledger --help` says what there is"),
+        (
+            "resume",
+            "RUN is not given: give the folder of a run, as `dualfed run` printed it; `dualfed resume --help` says more",
+        ),
+        ("sweep quickstart", "--grid is not given: give values to try; `dualfed sweep --help` says more"),
+        ("run --engine=x", "--engine = 'x': give ray or inline"),
+        ("run --seed=x", "--seed = 'x': give a whole number"),
+        ("run --seed", "option '--seed' requires an argument"),
+        ("run one two", "got unexpected extra argument(s) (two); `dualfed run --help` says what there is"),
+        ("serve one --port 99999", "--port = '99999': give a whole number from 0 to 65535"),
+        ("compare one two --validation 2", "--validation = '2': give a number from 0.01 to 0.9"),
+        ("compare one two --seeds 0", "--seeds = '0': give a whole number ≥ 1"),
+        ("conformance --format x", "--format = 'x': give text, md or csv"),
+        ("topology describe", "--kind is not given: name a preset or a file, or give --kind and --clients, such as "),
+    ],
 )
-def test_usage_errors_end_with_2(dualfed_command: Command, arguments: list[str]) -> None:
-    assert dualfed_command(*arguments).code == 2
+def test_a_command_that_cannot_be_read_is_one_sentence(dualfed_command: Command, line: str, sentence: str) -> None:
+    told = dualfed_command(*line.split())
+    assert told.code == 2
+    assert told.err.startswith(f"error: {sentence}")
+    assert told.err.count("\n") == 1
+
+
+def test_a_group_without_a_command_shows_its_help(dualfed_command: Command) -> None:
+    for line in ([], ["ledger"]):
+        told = dualfed_command(*line)
+        assert told.code == 2
+        assert "Commands:" in told.err
+
+
+def test_an_interrupt_says_how_to_go_on(dualfed_command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dualfed.runs.cli_show.show_list", interrupted)
+    told = dualfed_command("list")
+    assert told.code == 130
+    assert told.err.startswith("interrupted; a run that had begun goes on with `dualfed resume`")
 
 
 def test_a_defect_shows_its_traceback(tmp_path: Path) -> None:
