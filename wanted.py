@@ -105,4 +105,4 @@ def _up_to(from_there: bool, included: bool) -> str:
 def _number(value: float) -> str:
     if isinstance(value, int) and value > 10**6 and value & (value - 1) == 0:
         return f"2^{value.bit_length() - 1}"
-    return f"{value:g}"
+    return f"{value:,}" if isinstance(value, int) and value >= 10**6 else f"{value:g}"

@@ -198,6 +198,10 @@ def main() -> None:
         else:
             print("error: " + usage_sentence(error), file=sys.stderr)
         sys.exit(2)
+    except MemoryError as error:
+        words = " ".join(str(error).split()) or "more is asked for than there is"
+        print(f"error: memory: {words}; take fewer records, features, clients or rounds", file=sys.stderr)
+        sys.exit(2)
     except DualfedError as error:
         print("error: " + " ".join(str(error).split()), file=sys.stderr)
         sys.exit(2)

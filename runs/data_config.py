@@ -80,9 +80,9 @@ class DataConfig(Section):
     test_fraction: float = Field(0.2, gt=0, lt=1)
     scale: Literal["unit", "none"] = "unit"
     bias: bool = True
-    records: int = Field(2000, gt=1)
-    features: int = Field(20, gt=0)
-    classes: int = Field(2, gt=1)
+    records: int = Field(2000, gt=1, le=10**9)
+    features: int = Field(20, gt=0, le=10**6)
+    classes: int = Field(2, gt=1, le=10**6)
     spread: float = Field(1.0, gt=0, allow_inf_nan=False)
     label: str | None = None
     label_classes: list[Value | list[Value]] | None = Field(None, min_length=2)
@@ -108,7 +108,7 @@ class DataConfig(Section):
     test_split: str | None = None
     image: str | None = None
     feature_map: Literal["none", "random-projection", "random-fourier", "dct", "scattering"] = "none"
-    features_out: int | None = Field(None, gt=0)
+    features_out: int | None = Field(None, gt=0, le=10**6)
     feature_seed: int = Field(0, ge=0, lt=2**62)
     bandwidth: float = Field(1.0, gt=0, allow_inf_nan=False)
     scattering_scale: int = Field(2, gt=0, le=8)

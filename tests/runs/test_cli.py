@@ -118,6 +118,8 @@ def test_the_module_is_the_command() -> None:
         (["run", "quickstart", "--set", "method.name=unknown"], "method.name"),
         (["run", "quickstart", "--set", "method.participants=99"], "method.participants"),
         (["run", "quickstart", "--set", "method.batch_size=5000"], "method.batch_size"),
+        (["run", "quickstart", "--set", "method.rounds=1000000000000"], "method.rounds"),
+        (["run", "quickstart", "--set", "data.name=synthetic", "--set", "data.records=1000000000000"], "data.records"),
         (["run", "quickstart", "--set", "partition.clients=100000"], "partition"),
         (["run", "quickstart", "--set", "data.name=idx"], "data.path"),
         (["run", "quickstart", "--set", "data.name=idx", "--set", "data.path=nowhere"], "data.path"),
@@ -186,6 +188,16 @@ def test_an_interrupt_says_how_to_go_on(dualfed_command: Command, monkeypatch: p
     told = dualfed_command("list")
     assert told.code == 130
     assert told.err.startswith("interrupted; a run that had begun goes on with `dualfed resume`")
+
+
+def test_too_little_memory_is_no_defect(dualfed_command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def hungry() -> None:
+        raise MemoryError("Unable to allocate 7.28 TiB")
+
+    monkeypatch.setattr("dualfed.runs.cli_show.show_list", hungry)
+    told = dualfed_command("list")
+    assert told.code == 2
+    assert told.err == "error: memory: Unable to allocate 7.28 TiB; take fewer records, features, clients or rounds\n"
 
 
 def test_a_defect_shows_its_traceback(tmp_path: Path) -> None:
