@@ -91,7 +91,10 @@ def _reach(address: str) -> None:
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_REACH_S).close()
     except (OSError, ValueError, OverflowError) as error:
-        cure = f"no cluster answers there ({getattr(error, 'strerror', None) or error}); give the HOST:PORT of the run's run.json, from a node of its cluster"
+        reason = getattr(error, "strerror", None) or error
+        cure = (
+            f"no cluster answers there ({reason}); give the HOST:PORT of the run's run.json, from a node of its cluster"
+        )
         raise InvalidValue("--address", address, cure) from None
 
 

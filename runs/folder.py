@@ -151,7 +151,8 @@ def readable(folder: Path, name: str) -> Iterator[None]:
     except DualfedError:
         raise
     except (OSError, ValueError, KeyError, TypeError) as error:
-        cure = f"{name} is missing or damaged ({str(error).splitlines()[0]}); restore it from a copy"
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        cure = f"{name} is missing or damaged ({reason}); restore it from a copy"
         raise InvalidValue("RUN", str(folder), cure) from None
 
 
