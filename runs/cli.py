@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import sys
 from enum import StrEnum
@@ -29,6 +30,8 @@ _ORDER = (
     *("run", "resume", "watch", "stop", "init", "list", "compare", "sweep", "reproduce", "report", "plot"),
     *("ledger", "serve", "audit", "data", "topology", "doctor", "fetch", "stage", "conformance"),
 )
+# What is wrong with a place that a person named, wherever it is noticed.
+_PLACES = (errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
 
 
 class _Commands(TyperGroup):
@@ -78,7 +81,9 @@ class Engine(StrEnum):
     inline = "inline"
 
 
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run, as `dualfed run` printed it.")]
+RunFolder = Annotated[
+    Path, typer.Argument(metavar="RUN", help="A run's folder, as `dualfed run` printed it, or its name.")
+]
 EngineOption = Annotated[
     Engine | None,
     typer.Option(metavar="ray|inline", help="Run on Ray actors, or all in this process.", show_default=False),
@@ -172,16 +177,20 @@ def list_() -> None:
 
 @app.command("plot")
 def plot_(
-    folders: Annotated[list[Path], typer.Argument(metavar="RUN", help="One folder, or several to draw together.")],
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="RUN", help="A run's folder or name, or several to draw together.")
+    ],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where the plots of several runs go.")] = Path(
         "dualfed-out/plots"
     ),
 ) -> None:
     """Draw a run's plots anew, or several runs in one plot each."""
+    from .folder import find_run
     from .plot_runs import plot_runs
     from .plots import plot
 
-    for path in plot(folders[0]) if len(folders) == 1 else plot_runs(folders, out):
+    found = [find_run(folder) for folder in folders]
+    for path in plot(found[0]) if len(found) == 1 else plot_runs(found, out):
         typer.echo(str(path))
 
 
@@ -201,6 +210,13 @@ def main() -> None:
     except MemoryError as error:
         words = " ".join(str(error).split()) or "more is asked for than there is"
         print(f"error: memory: {words}; take fewer records, features, clients or rounds", file=sys.stderr)
+        sys.exit(2)
+    except OSError as error:
+        if error.errno not in _PLACES:
+            raise
+        print(
+            f"error: {error.filename}: {error.strerror}; give another place, or make this one usable", file=sys.stderr
+        )
         sys.exit(2)
     except DualfedError as error:
         print("error: " + " ".join(str(error).split()), file=sys.stderr)

@@ -14,7 +14,7 @@ from ..errors import InvalidValue
 
 _PATIENCE_S = 600.0
 
-_Run = Annotated[str, typer.Argument(metavar="RUN", help="The folder of a run, as `dualfed run` printed it.")]
+_Run = Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, as `dualfed run` printed it, or its name.")]
 _Address = Annotated[
     str | None,
     typer.Option(
@@ -32,12 +32,12 @@ def watch(run: _Run, address: _Address = None) -> None:
         if address is not None:
             _watch_there(run, address, bar)
             return
-        from .folder import existing_folder
+        from .folder import find_run
         from .following import follow
         from .results import load_result
         from .summary import show
 
-        folder = existing_folder(Path(run))
+        folder = find_run(run)
         follow(folder, bar)
         bar.close()
         show(load_result(folder), None, Console())
@@ -82,10 +82,10 @@ def stop(
             ask_holder_to_stop(_holder(run))
         typer.echo(f"Asked {run} to stop.")
         return
-    from .folder import existing_folder
+    from .folder import find_run
     from .following import ask_to_stop, wait_for_end
 
-    folder = existing_folder(Path(run))
+    folder = find_run(run)
     ask_to_stop(folder)
     if not wait:
         typer.echo(f"Asked {run} to stop.")

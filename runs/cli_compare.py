@@ -89,11 +89,12 @@ def sweep(
     _end([f"Best: {words(found.best)}.", *found.notes, *found.faults], found.files)
 
 
-def report(folder: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]) -> None:
+def report(folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder or name.")]) -> None:
     """Write a run's report.html anew: one page that stands alone."""
+    from .folder import find_run
     from .report import report as written
 
-    typer.echo(str(written(folder)))
+    typer.echo(str(written(find_run(folder))))
 
 
 @contextmanager

@@ -24,7 +24,7 @@ _NICENESS = 10
 
 
 def serve(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="The folder of a run, or its name.")],
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder or name.")],
     host: Annotated[
         str, typer.Option(metavar="HOST", help="Where to listen; beyond this machine needs a token.")
     ] = "127.0.0.1",

@@ -88,6 +88,8 @@ def find_run(run: Path | str) -> Path:
     for folder in (Path(run), _ROOT / run):
         if (folder / "config.toml").is_file():
             return folder
+    if Path(run).name != str(run):  # a path, not a name
+        return existing_folder(Path(run))
     numbered = {path: path.name.removeprefix(f"{run}-") for path in _ROOT.glob(f"{glob.escape(str(run))}-*")}
     found = [path for path, number in numbered.items() if number.isdigit() and (path / "config.toml").is_file()]
     if found:

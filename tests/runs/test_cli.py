@@ -126,6 +126,10 @@ def test_the_module_is_the_command() -> None:
         (["run", "quickstart", "--name", "a/b"], "name"),
         (["run", "quickstart", "--seed", "-1"], "seed"),
         (["resume", "nowhere"], "RUN"),
+        (["resume", "/nowhere"], "RUN"),
+        (["report", "no/where"], "RUN"),
+        (["watch", ""], "RUN"),
+        (["ledger", "show", "/nowhere"], "RUN"),
         (["plot", "nowhere"], "RUN"),
         (["ledger", "show", "nowhere"], "RUN"),
     ],
@@ -152,7 +156,7 @@ def test_what_a_person_can_cause_is_one_sentence(dualfed_command: Command, argum
         ("ledger nothing", "no such command 'nothing'; `dualfed ledger --help` says what there is"),
         (
             "resume",
-            "RUN is not given: give the folder of a run, as `dualfed run` printed it; `dualfed resume --help` says more",
+            "RUN is not given: give a run's folder, as `dualfed run` printed it, or its name; `dualfed resume --help` says more",
         ),
         ("sweep quickstart", "--grid is not given: give values to try; `dualfed sweep --help` says more"),
         ("run --engine=x", "--engine = 'x': give ray or inline"),
@@ -188,6 +192,14 @@ def test_an_interrupt_says_how_to_go_on(dualfed_command: Command, monkeypatch: p
     told = dualfed_command("list")
     assert told.code == 130
     assert told.err.startswith("interrupted; a run that had begun goes on with `dualfed resume`")
+
+
+def test_a_name_too_long_for_a_file_is_no_defect(dualfed_command: Command) -> None:
+    for line in (["run", "x" * 300], ["report", "x" * 300], ["run", "quickstart", *SMALL, "--out", "x" * 300]):
+        told = dualfed_command(*line)
+        assert told.code == 2
+        assert "File name too long" in told.err
+        assert told.err.count("\n") == 1
 
 
 def test_too_little_memory_is_no_defect(dualfed_command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,6 +287,21 @@ def test_a_run_leaves_what_the_readme_names_and_no_more(dualfed_command: Command
     assert names == named | {"report.html"}
     plots = {f"{what}-{against}.png" for what in ("accuracy", "objective") for against in ("rounds", "epsilon")}
     assert plots <= {path.name for path in Path("one/plots").iterdir()}
+
+
+def test_a_run_is_found_by_its_name_everywhere(dualfed_command: Command) -> None:
+    assert dualfed_command("run", *SMALL, "--name", "mine").code == 0
+    for line in (
+        "watch mine",
+        "report mine",
+        "plot mine",
+        "ledger show mine",
+        "plot mine-1",
+        "report dualfed-out/mine-1",
+    ):
+        assert dualfed_command(*line.split()).code == 0, line
+    assert dualfed_command("resume", "mine").err.startswith("error: RUN = 'dualfed-out/mine-1': is complete")
+    assert dualfed_command("stop", "mine").err.startswith("error: RUN = 'dualfed-out/mine-1': does not go on now")
 
 
 def test_without_noise(dualfed_command: Command) -> None:
