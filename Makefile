@@ -39,7 +39,7 @@ format: $(VENV)/.installed-dev
 # The root folder is the package, so a type checker sees it through a folder of links with the package's name.
 types: $(VENV)/.installed-dev
 	@rm -rf $(BUILD)/types && mkdir -p $(BUILD)/types/dualfed
-	@for part in __init__.py __main__.py errors.py keys.py py.typed $(PACKAGES); do \
+	@for part in __init__.py __main__.py errors.py keys.py section.py wanted.py py.typed $(PACKAGES); do \
 		ln -s "$(CURDIR)/$$part" "$(BUILD)/types/dualfed/$$part"; done
 	cd $(BUILD)/types && MYPYPATH=. "$(abspath $(BIN))/python" -m mypy --config-file "$(CURDIR)/pyproject.toml" -p dualfed
 

@@ -20,7 +20,8 @@ class InvalidValue(DualfedError, ValueError):
 
     def __init__(self, field: str, value: Any, cure: str) -> None:
         self.field, self.value, self.cure = field, value, cure
-        super().__init__(f"{field} = {value!r}: {cure}")
+        # None is what a person left out: no file and no option can say it.
+        super().__init__(f"{field} is not given: {cure}" if value is None else f"{field} = {value!r}: {cure}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.field, self.value, self.cure)

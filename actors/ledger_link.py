@@ -91,8 +91,9 @@ def _reach(address: str) -> None:
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_REACH_S).close()
     except (OSError, ValueError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or error
         cure = (
-            f"no cluster answers there ({error}); give the HOST:PORT of the run's run.json, from a node of its cluster"
+            f"no cluster answers there ({reason}); give the HOST:PORT of the run's run.json, from a node of its cluster"
         )
         raise InvalidValue("--address", address, cure) from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -53,7 +54,7 @@ class PenaltyADMM(PerturbedObjective):
         object.__setattr__(self, "eta", tuple(float(v) for v in given) if isinstance(given, (list, tuple)) else given)
         if not 1 <= self.growth < float("inf"):
             raise InvalidValue("method.growth", self.growth, "penalties must not fall; give a number ≥ 1")
-        if self.growth ** (self.rounds - 1) > 1e9:
+        if (self.rounds - 1) * math.log(self.growth) > math.log(1e9):
             raise InvalidValue(
                 "method.growth", self.growth, "the last penalty is 1e9 times the first; give a smaller one"
             )

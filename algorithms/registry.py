@@ -6,11 +6,13 @@ import dataclasses
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
 from ..errors import InvalidValue
+from ..section import counts, cure
+from ..wanted import nearest
 from .method import Method
 from .own_file import is_place, own_method, place_of
 
@@ -77,8 +79,10 @@ def method_class(name: str) -> type[Method]:
     for entry in entry_points(group=ENTRY_POINTS, name=name):
         _REGISTERED[name] = entry.load()
         return _REGISTERED[name]
-    cure = f"give one of {', '.join(method_names())}, or a file of your own as my_file.py:MyMethod"
-    raise InvalidValue("method.name", name, cure)
+    near = nearest(name, method_names())
+    meant = "" if near is None else f"did you mean {near}? "
+    others = f"give one of {', '.join(method_names())}, or a file of your own as my_file.py:MyMethod"
+    raise InvalidValue("method.name", name, meant + others)
 
 
 def make_method(values: Mapping[str, Any]) -> Method:
@@ -93,17 +97,31 @@ def make_method(values: Mapping[str, Any]) -> Method:
         raise InvalidValue("method.name", name, f"give one of {', '.join(method_names())}")
     chosen = method_class(name)
     known = {field.name for field in dataclasses.fields(chosen) if field.init}  # type: ignore[arg-type]
-    for name in parameters:
+    kinds = _kinds(chosen)
+    for name, value in parameters.items():
         if name not in known:
-            raise InvalidValue(f"method.{name}", parameters[name], f"{chosen.name} has {', '.join(sorted(known))}")
+            meant = "" if (near := nearest(name, [*known, "name"])) is None else f"did you mean method.{near}? "
+            raise InvalidValue(f"method.{name}", value, f"{meant}{chosen.name} has {', '.join(sorted(known))}")
+        if not counts(kinds.get(name), value):
+            raise InvalidValue(f"method.{name}", value, cure(kinds.get(name), value))
     try:
         return TypeAdapter(chosen).validate_python(parameters)
     except ValidationError as error:
         first = error.errors()[0]
         if isinstance(cause := first.get("ctx", {}).get("error"), InvalidValue):
             raise cause from None
-        field = ".".join(["method", *(str(part) for part in first["loc"])])
-        raise InvalidValue(field, first.get("input"), first["msg"][0].lower() + first["msg"][1:]) from None
+        name = str(first["loc"][0]) if first["loc"] else ""
+        raise InvalidValue(
+            f"method.{name}", parameters.get(name), cure(kinds.get(name), parameters.get(name))
+        ) from None
+
+
+def _kinds(chosen: type[Method]) -> dict[str, Any]:
+    """The types of its parameters; none where a method of somebody's own names types that only a checker can see."""
+    try:
+        return get_type_hints(chosen)
+    except NameError:
+        return {}
 
 
 def method_table(method: Method) -> dict[str, Any]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from .. import __version__
 from ..errors import DualfedError
@@ -21,9 +23,34 @@ from .cli_ledger import ledger_app
 from .cli_reproduce import reproduce
 from .cli_serve import serve
 from .cli_topology import topology_app
+from .cli_usage import Misused, usage_sentence
+
+# As a newcomer meets them.
+_ORDER = (
+    *("run", "resume", "watch", "stop", "init", "list", "compare", "sweep", "reproduce", "report", "plot"),
+    *("ledger", "serve", "audit", "data", "topology", "doctor", "fetch", "stage", "conformance"),
+)
+# What is wrong with a place that a person named, wherever it is noticed.
+_PLACES = (errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
+
+
+class _Commands(TyperGroup):
+    """Commands in an order of our own: typer's puts groups last."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return sorted(self.commands, key=_ORDER.index)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:  # typer would end without a word
+            print("interrupted; a run that had begun goes on with `dualfed resume` and its folder", file=sys.stderr)
+            raise typer.Exit(130) from None
+
 
 app = typer.Typer(
     name="dualfed",
+    cls=_Commands,
     help="Simulate private primal-dual learning: what a method costs in accuracy, communication, time and privacy.",
     no_args_is_help=True,
     add_completion=False,
@@ -54,9 +81,12 @@ class Engine(StrEnum):
     inline = "inline"
 
 
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run, as `dualfed run` printed it.")]
+RunFolder = Annotated[
+    Path, typer.Argument(metavar="RUN", help="A run's folder, as `dualfed run` printed it, or its name.")
+]
 EngineOption = Annotated[
-    Engine | None, typer.Option(help="Run on Ray actors, or all in this process.", show_default=False)
+    Engine | None,
+    typer.Option(metavar="ray|inline", help="Run on Ray actors, or all in this process.", show_default=False),
 ]
 
 AddressOption = Annotated[
@@ -88,7 +118,7 @@ def _root(
 @app.command()
 def run(
     source: Annotated[
-        str, typer.Argument(metavar="[PRESET|FILE.toml]", help="A preset (`dualfed list`) or a file (`dualfed init`).")
+        str, typer.Argument(metavar="PRESET|FILE.toml", help="A preset (`dualfed list`) or a file (`dualfed init`).")
     ] = "quickstart",
     settings: Annotated[
         list[str] | None,
@@ -108,7 +138,7 @@ def run(
     address: AddressOption = None,
     detach: DetachOption = False,
 ) -> None:
-    """Run a preset or a configuration and leave a folder with its results."""
+    """Run a preset or a file and leave a folder with its results."""
     from .cli_run import run as start
 
     chosen = None if engine is None else engine.value
@@ -119,7 +149,7 @@ def run(
 def resume(
     folder: RunFolder, engine: EngineOption = None, address: AddressOption = None, detach: DetachOption = False
 ) -> None:
-    """Go on with a run that was stopped, from its last checkpoint."""
+    """Go on with a stopped run, from its last checkpoint."""
     from .cli_run import resume as go_on
 
     raise typer.Exit(go_on(folder, None if engine is None else engine.value, address, detach))
@@ -127,10 +157,10 @@ def resume(
 
 @app.command()
 def init(
-    file: Annotated[Path, typer.Argument(metavar="[FILE]", help="The file to write.")] = Path("dualfed.toml"),
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")] = Path("dualfed.toml"),
     method: Annotated[str, typer.Option(metavar="METHOD", help="A method of `dualfed list`.")] = "fedspd-dp",
 ) -> None:
-    """Write a configuration with every field, its default and what it means."""
+    """Write a file with every field, its default and its meaning."""
     from .template import write_template
 
     write_template(file, method)
@@ -147,16 +177,20 @@ def list_() -> None:
 
 @app.command("plot")
 def plot_(
-    folders: Annotated[list[Path], typer.Argument(metavar="RUN…", help="One folder, or several to draw together.")],
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="RUN", help="A run's folder or name, or several to draw together.")
+    ],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where the plots of several runs go.")] = Path(
         "dualfed-out/plots"
     ),
 ) -> None:
-    """Draw a run's plots anew, or several runs in the same plots."""
+    """Draw a run's plots anew, or several runs in one plot each."""
+    from .folder import find_run
     from .plot_runs import plot_runs
     from .plots import plot
 
-    for path in plot(folders[0]) if len(folders) == 1 else plot_runs(folders, out):
+    found = [find_run(folder) for folder in folders]
+    for path in plot(found[0]) if len(found) == 1 else plot_runs(found, out):
         typer.echo(str(path))
 
 
@@ -166,10 +200,24 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without ε shows "?" instead of failing
     try:
-        app()
-    except KeyboardInterrupt:
-        print("interrupted; a run that had begun goes on with `dualfed resume` and its folder", file=sys.stderr)
-        sys.exit(130)
+        sys.exit(app(prog_name="dualfed", standalone_mode=False))
+    except Misused as error:
+        if error.format_message().startswith("Usage:"):  # a group without a command: this is its help
+            error.show()
+        else:
+            print("error: " + usage_sentence(error), file=sys.stderr)
+        sys.exit(2)
+    except MemoryError as error:
+        words = " ".join(str(error).split()) or "more is asked for than there is"
+        print(f"error: memory: {words}; take fewer records, features, clients or rounds", file=sys.stderr)
+        sys.exit(2)
+    except OSError as error:
+        if error.errno not in _PLACES:
+            raise
+        print(
+            f"error: {error.filename}: {error.strerror}; give another place, or make this one usable", file=sys.stderr
+        )
+        sys.exit(2)
     except DualfedError as error:
         print("error: " + " ".join(str(error).split()), file=sys.stderr)
         sys.exit(2)

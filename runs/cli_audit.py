@@ -33,7 +33,7 @@ def audit(
         Path | None, typer.Option(metavar="DIR", help="Where audit.csv and the plot go; left out: nowhere.")
     ] = None,
 ) -> None:
-    """Test a method's privacy bound on neighbouring data sets; exit code 1 if a guaranteed one is exceeded."""
+    """Test a method's privacy bound on neighbouring data sets. Exit code 1 if a guaranteed one is exceeded."""
     import torch
 
     from ..errors import InvalidValue

@@ -14,7 +14,7 @@ from ..errors import InvalidValue
 
 _PATIENCE_S = 600.0
 
-_Run = Annotated[str, typer.Argument(metavar="RUN", help="The folder of a run, as `dualfed run` printed it.")]
+_Run = Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, as `dualfed run` printed it, or its name.")]
 _Address = Annotated[
     str | None,
     typer.Option(
@@ -24,7 +24,7 @@ _Address = Annotated[
 
 
 def watch(run: _Run, address: _Address = None) -> None:
-    """Show how a run goes on that another process carries out, until it ends; Ctrl-C leaves the run alone."""
+    """Show how a run goes on in another process, until it ends. Ctrl-C leaves the run alone."""
     from .progress import watcher
 
     bar = watcher(Path(run).name or run)
@@ -32,12 +32,12 @@ def watch(run: _Run, address: _Address = None) -> None:
         if address is not None:
             _watch_there(run, address, bar)
             return
-        from .folder import existing_folder
+        from .folder import find_run
         from .following import follow
         from .results import load_result
         from .summary import show
 
-        folder = existing_folder(Path(run))
+        folder = find_run(run)
         follow(folder, bar)
         bar.close()
         show(load_result(folder), None, Console())
@@ -73,7 +73,7 @@ def stop(
     address: _Address = None,
     wait: Annotated[bool, typer.Option(help="Return when the run has stopped, rather than at once.")] = True,
 ) -> None:
-    """Ask a run to stop after its round in progress, with a checkpoint; `dualfed resume` goes on with it."""
+    """Ask a run to stop after its round in progress. It leaves a checkpoint; `dualfed resume` goes on with it."""
     if address is not None:
         from ..actors.cluster import connected
         from ..actors.held_run import ask_holder_to_stop
@@ -82,10 +82,10 @@ def stop(
             ask_holder_to_stop(_holder(run))
         typer.echo(f"Asked {run} to stop.")
         return
-    from .folder import existing_folder
+    from .folder import find_run
     from .following import ask_to_stop, wait_for_end
 
-    folder = existing_folder(Path(run))
+    folder = find_run(run)
     ask_to_stop(folder)
     if not wait:
         typer.echo(f"Asked {run} to stop.")
@@ -103,7 +103,7 @@ def fetch(
         str, typer.Option(metavar="ADDRESS", help="The cluster: auto, HOST:PORT or ray://HOST:PORT.")
     ] = "auto",
 ) -> None:
-    """Copy the results of a run from the head node of a cluster; private states stay there."""
+    """Copy a run's results from the head node of a cluster. Private states stay there."""
     from ..actors.cluster import connected
     from ..actors.folder_reader import copy_folder
 
@@ -115,10 +115,11 @@ def fetch(
 def stage(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to make.")],
     source: Annotated[
-        str | None, typer.Argument(metavar="[PRESET|FILE.toml]", help="A configuration to put beside it.")
+        str | None, typer.Argument(metavar="PRESET|FILE.toml", help="A configuration to put beside it.")
     ] = None,
 ) -> None:
-    """Make a folder that `ray job submit --working-dir DIR -- python -m dualfed run …` can carry to any cluster."""
+    """Make a folder that can be submitted to any cluster. `ray job submit --working-dir DIR -- python -m dualfed run …`
+    does so."""
     import tomlkit
 
     from ..actors.package import stage as put
@@ -144,7 +145,7 @@ def doctor(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
-    """Say in plain words what is wrong with this installation, or with a cluster; exit code 1 if something is."""
+    """Say what is wrong with this installation, or a cluster. Exit code 1 if something is."""
     from .doctor import examine
 
     findings = examine(address)

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 JobsOption = Annotated[
     int | None, typer.Option(metavar="N", min=1, help="Runs at a time, each in a process; default: the CPUs.")
 ]
-EngineName = Annotated[str, typer.Option(metavar="inline|ray", help="Worker processes, or Ray.")]
+EngineName = Annotated[str, typer.Option(metavar="ray|inline", help="Worker processes, or Ray.")]
 Share = Annotated[
     float, typer.Option(metavar="SHARE", min=0.01, max=0.9, help="Of every client's records, held out to choose by.")
 ]
 
 
 def compare(
-    files: Annotated[list[str], typer.Argument(metavar="A.toml B.toml …", help="Files or presets, two or more.")],
+    files: Annotated[list[str], typer.Argument(metavar="PRESET|FILE.toml", help="Presets or files, two or more.")],
     seeds: Annotated[int, typer.Option(metavar="N", min=1, help="How many, from the files' own seed upwards.")] = 3,
     tune: Annotated[
         bool, typer.Option("--tune", help="Choose each method's parameters first, from its table [tune].")
@@ -36,7 +36,8 @@ def compare(
     engine: EngineName = "inline",
     jobs: JobsOption = None,
 ) -> None:
-    """Put methods beside each other: same records, partition, graph, seeds and budget. The same command goes on."""
+    """Put methods beside each other. They get the same records, partition, graph, seeds and budget. The same command goes on
+    where it was stopped."""
     from .comparison import compare as compared
     from .comparison.write import differences_shown, methods_shown
 
@@ -53,13 +54,13 @@ def compare(
 
 
 def sweep(
-    config: Annotated[str, typer.Argument(metavar="CONFIG", help="A file or a preset.")],
+    config: Annotated[str, typer.Argument(metavar="PRESET|FILE.toml", help="A preset or a file.")],
     grid: Annotated[list[str], typer.Option("--grid", metavar="KEY=V,V,…", help="Values to try; may be repeated.")],
     seeds: Annotated[int, typer.Option(metavar="N", min=1, help="How many, from the file's own seed upwards.")] = 1,
     validation: Share = 0.2,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where the files go.")] = Path("dualfed-out/sweep"),
     engine: Annotated[
-        str | None, typer.Option(metavar="inline|ray", help="Worker processes, or Ray Tune; default: the file's own.")
+        str | None, typer.Option(metavar="ray|inline", help="Worker processes, or Ray Tune; default: the file's own.")
     ] = None,
     address: Annotated[
         str | None,
@@ -67,7 +68,8 @@ def sweep(
     ] = None,
     jobs: JobsOption = None,
 ) -> None:
-    """Run a configuration over a grid of values, scored by records that clients hold out. The same command goes on."""
+    """Run a configuration over a grid of values. Records that clients hold out give the scores. The same command goes on where
+    it was stopped."""
     from .comparison.entries import read_one
     from .comparison.sweeping import read_grid
     from .comparison.sweeping import sweep as swept
@@ -90,11 +92,12 @@ def sweep(
     _end([f"Best: {words(found.best)}.", *found.notes, *found.faults], found.files)
 
 
-def report(folder: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]) -> None:
+def report(folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder or name.")]) -> None:
     """Write a run's report.html anew: one page that stands alone."""
+    from .folder import find_run
     from .report import report as written
 
-    typer.echo(str(written(folder)))
+    typer.echo(str(written(find_run(folder))))
 
 
 @contextmanager

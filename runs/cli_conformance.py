@@ -19,7 +19,7 @@ class TableFormat(StrEnum):
 def conformance(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[METHOD…]", help="Names, or my_file.py:MyMethod; left out: all there are."),
+        typer.Argument(metavar="METHOD", help="Names, or my_file.py:MyMethod; left out: all there are."),
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -29,11 +29,14 @@ def conformance(
     ] = None,
     ray: Annotated[bool, typer.Option("--ray", help="Also compare the engines, which starts a cluster.")] = False,
     format: Annotated[
-        TableFormat, typer.Option("--format", help="A table for the terminal, markdown, or csv with every sentence.")
+        TableFormat,
+        typer.Option(
+            "--format", metavar="text|md|csv", help="A table for the terminal, markdown, or csv with every sentence."
+        ),
     ] = TableFormat.text,
 ) -> None:
-    """Check methods: shapes, clients, seeds, layouts, the gate, charges, resuming, clients that are lost or late. Exit code
-    1 if one fails."""
+    """Check that methods keep what every method must. Shapes, clients, seeds, layouts, the gate, charges, resuming, clients
+    that are lost or late. Exit code 1 if one fails."""
     import torch
 
     from .cli_input import with_settings

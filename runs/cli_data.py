@@ -38,7 +38,7 @@ def describe(
     ] = None,
     seed: Annotated[int | None, typer.Option(metavar="N", help="The seed of the split and the partition.")] = None,
 ) -> None:
-    """Show who holds what: sizes, class shares, norms, and what was done to the features."""
+    """Show who holds what: sizes, class shares, norms. Also what was done to the features."""
     from .cli_input import absolute_data_path, read_source, with_settings
     from .config import parse
     from .draw_holdings import draw_holdings

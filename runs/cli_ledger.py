@@ -8,9 +8,7 @@ from typing import Annotated
 
 import typer
 
-ledger_app = typer.Typer(
-    help="What each client has spent of its privacy budget; also while the run goes on.", no_args_is_help=True
-)
+ledger_app = typer.Typer(help="What each client has spent of its budget, at any time.", no_args_is_help=True)
 
 
 class ExportFormat(StrEnum):
@@ -31,15 +29,15 @@ AddressOption = Annotated[
     str | None,
     typer.Option(
         "--address",
-        metavar="HOST:PORT",
-        help="Ask the ledger's actor on that Ray cluster (auto, HOST:PORT, ray://HOST:PORT) instead of the folder.",
+        metavar="ADDRESS",
+        help="Ask the ledger on this Ray cluster instead of the folder: auto, HOST:PORT or ray://HOST:PORT.",
     ),
 ]
 
 
 @ledger_app.command()
 def show(run: RunName, client: ClientOption = None, delta: DeltaOption = None, address: AddressOption = None) -> None:
-    """Show each client's releases and their ε, or every account of one client."""
+    """Show each client's releases and ε, or all accounts of one."""
     from .ledger_commands import show
 
     show(run, address, client, delta)
@@ -55,7 +53,7 @@ def watch(
     interval: Annotated[float, typer.Option("--interval", metavar="S", help="Seconds between two looks.")] = 1.0,
     top: Annotated[int, typer.Option("--top", metavar="N", help="How many clients to show, largest ε first.")] = 20,
 ) -> None:
-    """Follow a run: ε against budget, rounds, refusals and losses, until it ends."""
+    """Follow a run until it ends. ε against budget, rounds, refusals and losses."""
     from .ledger_commands import watch
 
     watch(run, address, client, delta, once, interval, top)
@@ -88,7 +86,8 @@ def what_if(
     delta: DeltaOption = None,
     address: AddressOption = None,
 ) -> None:
-    """How many more rounds fit at this noise; what ε comes to after so many; which noise would make them fit."""
+    """Say what more rounds would cost. How many fit at this noise; what ε comes to after so many; which noise would make them
+    fit."""
     from .ledger_commands import what_if
 
     what_if(run, address, client, delta, rounds, noise, budget)
@@ -97,7 +96,9 @@ def what_if(
 @ledger_app.command()
 def export(
     run: RunName,
-    format: Annotated[ExportFormat, typer.Option("--format", help="How to write it.")] = ExportFormat.csv,
+    format: Annotated[
+        ExportFormat, typer.Option("--format", metavar="csv|json|parquet", help="How to write it.")
+    ] = ExportFormat.csv,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Where to; default: the screen.")] = None,
     charges: Annotated[bool, typer.Option("--history", help="Every charge instead of every account.")] = False,
     client: ClientOption = None,

@@ -11,7 +11,7 @@ from .cli_compare import stoppable
 
 
 def reproduce(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Which one; --list shows them.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Which one; --list shows them.")] = None,
     scale: Annotated[str, typer.Option(metavar="small|full", help="A few minutes, or what the paper ran.")] = "small",
     seeds: Annotated[
         int | None, typer.Option(metavar="N", help="Seeds 0 to N−1; left out: the reproduction's own number.")
@@ -36,7 +36,7 @@ def reproduce(
     ] = None,
     listed: Annotated[bool, typer.Option("--list", help="Say what can be reproduced.")] = False,
 ) -> None:
-    """Make a paper's figure anew: runs, table, plot and a paragraph. The same command goes on where it was stopped."""
+    """Make a paper's figure anew: runs, table, plot, a paragraph. The same command goes on where it was stopped."""
     from ..errors import InvalidValue
     from .reproductions import reproduce as carried_out
     from .reproductions import reproductions

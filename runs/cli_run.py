@@ -72,12 +72,13 @@ def run(
 def resume(folder: Path, engine: str | None, address: str | None = None, detach: bool = False) -> int:
     """Continue a run from its last checkpoint; the exit code."""
     from .config import parse
-    from .folder import existing_folder
+    from .folder import find_run
     from .simulate import resume as go_on
 
     if address is not None:
         return on_cluster(address, Request(None, str(folder), engine), folder.name or str(folder), detach)
-    given = read_source(str(existing_folder(folder) / "config.toml"))
+    folder = find_run(folder)
+    given = read_source(str(folder / "config.toml"))
     if detach:
         return detached(["resume", *_again([], engine, None, None)], folder)
     _one_thread(engine or str(given.get("engine", "ray")))

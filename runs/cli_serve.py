@@ -24,9 +24,9 @@ _NICENESS = 10
 
 
 def serve(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="The folder of a run, or its name.")],
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder or name.")],
     host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Where to listen; beyond this machine needs a token.")
+        str, typer.Option(metavar="HOST", help="Where to listen; beyond this machine needs a token.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="The port; 0 takes a free one.")] = 0,
     token: Annotated[
@@ -36,10 +36,14 @@ def serve(
         ),
     ] = None,
     address: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Ask the ledger on this Ray cluster instead of the folder.")
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Ask the ledger on this Ray cluster instead of the folder: auto, HOST:PORT or ray://HOST:PORT.",
+        ),
     ] = None,
 ) -> None:
-    """Show a run in the browser and answer questions about it over HTTP; it only reads."""
+    """Show a run in the browser, and its numbers over HTTP. It only reads."""
     from .ledger_client import Ledger
     from .serve.access import token_for
     from .serve.app import create_app

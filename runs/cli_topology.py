@@ -37,7 +37,7 @@ def _group() -> None:
 @topology_app.command()
 def describe(
     source: Annotated[
-        str | None, typer.Argument(metavar="[PRESET|FILE.toml]", help="Whose graph; or give --kind and --clients.")
+        str | None, typer.Argument(metavar="PRESET|FILE.toml", help="Whose graph; or give --kind and --clients.")
     ] = None,
     kind: Annotated[str | None, typer.Option(metavar="KIND", help="A family, such as ring or erdos-renyi.")] = None,
     clients: Annotated[int | None, typer.Option(metavar="N", help="The number of nodes.")] = None,
@@ -50,7 +50,7 @@ def describe(
     ] = None,
     seed: Annotated[int | None, typer.Option(metavar="N", help="The seed of a random family.")] = None,
 ) -> None:
-    """Print a graph's size, degrees, spectrum and largest stable gain, and draw it."""
+    """Print a graph's size, degrees and spectrum, and draw it. Also the largest stable gain."""
     from ..topology.describe import describe as measure
 
     graph = _graph(source, kind, clients, settings or [], seed)
@@ -70,7 +70,9 @@ def _graph(
     from .config import parse
 
     if source is None and kind is None:
-        raise InvalidValue("--kind", None, "name a preset or a file, or give --kind and --clients")
+        raise InvalidValue(
+            "--kind", None, "name a preset or a file, or give --kind and --clients, such as --kind ring --clients 8"
+        )
     tables: dict[str, Any] = {} if source is None else read_source(source)
     if kind is not None:
         # Another kind takes other fields: what a file says of its own goes.

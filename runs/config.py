@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError
 
-from ..errors import InvalidValue
+from ..section import Section, refusal
 from ..topology.config import TopologyConfig
 from .data_config import DataConfig as DataConfig
 from .data_config import PartitionConfig as PartitionConfig
-from .section import Section
 from .time_config import PolicyConfig as PolicyConfig
 from .time_config import TimeConfig as TimeConfig
 
@@ -21,15 +20,15 @@ class ProblemConfig(Section):
 
     kind: str = "softmax"  # any registered problem: which there are is known once algorithms are loaded
     regulariser: Literal["none", "l2", "l1", "elastic-net", "box", "ball"] = "none"
-    weight: float = Field(0.0, ge=0)
-    weight_l2: float = Field(0.0, ge=0)
+    weight: float = Field(0.0, ge=0, allow_inf_nan=False)
+    weight_l2: float = Field(0.0, ge=0, allow_inf_nan=False)
     lower: float = -1.0
     upper: float = 1.0
     radius: float = Field(1.0, gt=0)
     record_norm: float | None = Field(None, ge=1e-6, le=1e6)
-    clip: float | None = Field(None, gt=0)
+    clip: float | None = Field(None, gt=0, allow_inf_nan=False)
     weights: Literal["uniform", "by-size"] = "uniform"
-    smoothing: float = Field(0.5, gt=0)
+    smoothing: float = Field(0.5, gt=0, allow_inf_nan=False)
     model: str = "mlp"
     model_options: dict[str, Any] = Field(default_factory=dict)
     options: dict[str, Any] = Field(default_factory=dict)
@@ -59,23 +58,21 @@ class PrivacyConfig(Section):
 class ActorsConfig(Section):
     """Where clients live, and on what they compute."""
 
-    clients_per_actor: int | Literal["auto"] = "auto"
+    clients_per_actor: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
     cpus: int | None = Field(None, gt=0)
     threads: int = Field(1, gt=0)
     device: Literal["cpu", "cuda"] = "cpu"
-    gpus_per_actor: float = Field(0.0, ge=0)
-
-    @model_validator(mode="after")
-    def _positive(self) -> ActorsConfig:
-        if isinstance(self.clients_per_actor, int) and self.clients_per_actor < 1:
-            raise InvalidValue("actors.clients_per_actor", self.clients_per_actor, 'give a whole number ≥ 1, or "auto"')
-        return self
+    gpus_per_actor: float = Field(0.0, ge=0, allow_inf_nan=False)
 
 
 class RunConfig(Section):
     """A whole run. ``method`` is the method's name and its own parameters, which the method checks itself."""
 
-    name: str = Field("run", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
+    name: str = Field(
+        "run",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$",
+        description="up to 63 letters, digits, dots, dashes and underscores, of which a letter or a digit is the first",
+    )
     seed: int = Field(0, ge=0, lt=2**62)
     engine: Literal["ray", "inline"] = "ray"
     dtype: Literal["float64", "float32"] = "float64"
@@ -101,15 +98,4 @@ def parse(values: Mapping[str, Any]) -> RunConfig:
     try:
         return RunConfig.model_validate(dict(values))
     except ValidationError as error:
-        first = error.errors()[0]
-        if isinstance(cause := first.get("ctx", {}).get("error"), InvalidValue):
-            raise cause from None
-        field = ".".join(str(part) for part in first["loc"]) or "configuration"
-        raise InvalidValue(field, first.get("input"), _cure(first)) from None
-
-
-def _cure(error: Any) -> str:
-    if error["type"] == "extra_forbidden":
-        return "there is no such field; `dualfed init` writes a file with all of them"
-    message: str = error["msg"]
-    return message[0].lower() + message[1:]
+        raise refusal(error, RunConfig, values) from None

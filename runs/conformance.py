@@ -71,6 +71,9 @@ def conformance_matrix(
         InvalidValue: no such method, or parameters that it cannot take.
     """
     given = [_given(name, settings or {}) for name in names]
+    for field, value in (settings or {}).items():
+        if not any(field in values for values in given):
+            raise InvalidValue(f"method.{field}", value, f"none of the methods asked for has it: {', '.join(names)}")
     with _cluster(ray):
         rows = [{"method": values["name"], **_row(values, ray)} for values in given]
     return pd.DataFrame(rows, columns=["method", *COLUMNS])

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from ..errors import InvalidValue
-from .section import Section
+from ..section import Section
 
 Value = str | int | float | bool
 Policy = Literal["refuse", "drop", "indicator"]
@@ -80,10 +80,10 @@ class DataConfig(Section):
     test_fraction: float = Field(0.2, gt=0, lt=1)
     scale: Literal["unit", "none"] = "unit"
     bias: bool = True
-    records: int = Field(2000, gt=1)
-    features: int = Field(20, gt=0)
-    classes: int = Field(2, gt=1)
-    spread: float = Field(1.0, gt=0)
+    records: int = Field(2000, gt=1, le=10**9)
+    features: int = Field(20, gt=0, le=10**6)
+    classes: int = Field(2, gt=1, le=10**6)
+    spread: float = Field(1.0, gt=0, allow_inf_nan=False)
     label: str | None = None
     label_classes: list[Value | list[Value]] | None = Field(None, min_length=2)
     client: str | None = None
@@ -94,9 +94,11 @@ class DataConfig(Section):
     statistics: Literal["public", "private"] = "public"
     numeric: list[str] = Field(default_factory=list)
     categorical: list[str] = Field(default_factory=list)
-    missing: Policy | dict[str, Policy] = "refuse"
+    missing: Policy | dict[str, Policy] = Field(
+        "refuse", description='"refuse", "drop" or "indicator", or a table with one of these words for each column'
+    )
     missing_values: list[str] = Field(default_factory=lambda: ["", "NA", "NaN", "nan", "null"])
-    separator: str = Field(",", min_length=1, max_length=1)
+    separator: str = Field(",", min_length=1, max_length=1, description="one character in quotes")
     image_size: tuple[int, int] | None = None
     grayscale: bool = False
     repository: str | None = None
@@ -106,7 +108,7 @@ class DataConfig(Section):
     test_split: str | None = None
     image: str | None = None
     feature_map: Literal["none", "random-projection", "random-fourier", "dct", "scattering"] = "none"
-    features_out: int | None = Field(None, gt=0)
+    features_out: int | None = Field(None, gt=0, le=10**6)
     feature_seed: int = Field(0, ge=0, lt=2**62)
     bandwidth: float = Field(1.0, gt=0, allow_inf_nan=False)
     scattering_scale: int = Field(2, gt=0, le=8)

@@ -88,6 +88,8 @@ def find_run(run: Path | str) -> Path:
     for folder in (Path(run), _ROOT / run):
         if (folder / "config.toml").is_file():
             return folder
+    if Path(run).name != str(run):  # a path, not a name
+        return existing_folder(Path(run))
     numbered = {path: path.name.removeprefix(f"{run}-") for path in _ROOT.glob(f"{glob.escape(str(run))}-*")}
     found = [path for path, number in numbered.items() if number.isdigit() and (path / "config.toml").is_file()]
     if found:
@@ -151,7 +153,8 @@ def readable(folder: Path, name: str) -> Iterator[None]:
     except DualfedError:
         raise
     except (OSError, ValueError, KeyError, TypeError) as error:
-        cure = f"{name} is missing or damaged ({str(error).splitlines()[0]}); restore it from a copy"
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        cure = f"{name} is missing or damaged ({reason}); restore it from a copy"
         raise InvalidValue("RUN", str(folder), cure) from None
 
 

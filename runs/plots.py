@@ -63,7 +63,7 @@ def _figures(result: RunResult, twin: RunResult | None) -> dict[str, Figure]:
     figures = {}
     for name, curve in _curves(result).items():
         figures[f"{name}-rounds"] = _against_rounds(result, twin, curve)
-        if len(_with_epsilon(result, curve)) > 1:
+        if len(_with_epsilon(result, curve)):
             figures[f"{name}-epsilon"] = _against_epsilon(result, twin, curve)
     return figures | time_figures(result)
 

@@ -44,6 +44,7 @@ from .time_setup import check_policy, time_settings
 from .validation import held_out
 
 # What may change between the start of a run and its end.
+_MOST_ROUNDS = 10**7  # the clients of each are drawn before the first begins
 _NOT_PLANNED = {"engine", "actors", "evaluate_every", "checkpoint_every", "name", "tune"}
 
 
@@ -109,6 +110,8 @@ def prepare(config: RunConfig, folder: Path, given: Given, resumed_to: int | Non
     if config.actors.device == "cuda" and not on_cluster and not torch.cuda.is_available():
         raise InvalidValue("actors.device", "cuda", 'torch sees no GPU on this machine; take "cpu"')
     check_mechanism(method, config)
+    if method.rounds > _MOST_ROUNDS:
+        raise InvalidValue("method.rounds", method.rounds, f"give {_MOST_ROUNDS:,} at most")
     method.validate(problem, sizes, weights, config.privacy.mode != "none")
     hosts = _hosts(config, len(sizes))
     graph, near = None, None

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import tomllib
+import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
 
-from .folder import existing_folder
+from .folder import existing_folder, readable
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -69,27 +73,45 @@ class RunResult:
 
 
 def load_result(folder: Path) -> RunResult:
-    """Read a run's folder. Raises InvalidValue if it holds no run."""
-    from safetensors.numpy import load_file
-
+    """Read a run's folder. Raises InvalidValue if it holds no run, or a file in it is damaged."""
     existing_folder(folder)
+    summary: dict[str, Any] = _read(folder, "summary.json", lambda path: json.loads(path.read_text()), {})
     frames = {
-        name: pd.read_parquet(path) if (path := folder / f"{name}.parquet").exists() else pd.DataFrame()
+        name: _read(folder, f"{name}.parquet", pd.read_parquet, pd.DataFrame())
         for name in ("metrics", "diagnostics", "timing", "events", "clients", "spans", "staleness")
     }
-    summary = json.loads((folder / "summary.json").read_text()) if (folder / "summary.json").exists() else {}
-    model = folder / "model.safetensors"
-    states = folder / "states.npz"
-    recorded = {}
-    if states.exists():
-        with np.load(states) as file:
-            recorded = {name: file[name] for name in file.files}
     return RunResult(
         folder=folder,
         ending=summary.get("ending", "unfinished"),
-        config=tomllib.loads((folder / "config.toml").read_text()),
+        config=_read(folder, "config.toml", lambda path: tomllib.loads(path.read_text()), {}),
         summary=summary,
-        model=load_file(model)["x0"] if model.exists() else np.empty(0),
-        states=recorded,
+        model=_read(folder, "model.safetensors", _model, np.empty(0)),
+        states=_read(folder, "states.npz", _arrays, {}),
         **frames,
     )
+
+
+def _read(folder: Path, name: str, read: Callable[[Path], T], otherwise: T) -> T:
+    """What a file of a run holds; ``otherwise`` where there is none, as before its end. Raises InvalidValue."""
+    if not (folder / name).exists():
+        return otherwise
+    with readable(folder, name):
+        return read(folder / name)
+
+
+def _model(path: Path) -> np.ndarray:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        return np.asarray(load_file(path)["x0"])
+    except SafetensorError as error:
+        raise ValueError(str(error)) from None
+
+
+def _arrays(path: Path) -> dict[str, np.ndarray]:
+    try:
+        with np.load(path) as file:
+            return {name: file[name] for name in file.files}
+    except zipfile.BadZipFile as error:
+        raise ValueError(str(error)) from None

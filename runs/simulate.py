@@ -163,6 +163,7 @@ def _carried_out(prepared: Prepared, folder: Path, hear: Listener) -> RunResult:
     from safetensors.numpy import save_file
 
     from ..actors.job import run_inline
+    from ..privacy.journal import sweep
 
     if prepared.config.engine == "inline":
         finished = run_inline(prepared.job, hear)
@@ -175,6 +176,7 @@ def _carried_out(prepared: Prepared, folder: Path, hear: Listener) -> RunResult:
     if finished.ending in ("completed", "exhausted"):
         shutil.rmtree(folder / "private", ignore_errors=True)
     clients = client_table(prepared, folder)
+    sweep(folder / "ledger.sqlite")
     write_frame(clients, folder / "clients.parquet", {})
     (folder / "summary.json").write_text(json.dumps(_summary(prepared, folder, finished.ending, clients), indent=2))
     return load_result(folder)

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from ..actors.delays import Clock, Compute
 from ..actors.policies import Kind, OnError
 from ..errors import InvalidValue
-from .section import Section
+from ..section import Section
 
 
 class TimeConfig(Section):

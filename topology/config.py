@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from ..errors import InvalidValue
+from ..section import Section, refusal
 
 Kind = Literal[
     "ring",
@@ -41,7 +42,7 @@ _USES: dict[str, frozenset[str]] = {
 }
 
 
-class TopologyConfig(BaseModel):
+class TopologyConfig(Section):
     """Which graph. A field left out takes a value that fits the number of clients N.
 
     Args:
@@ -55,8 +56,6 @@ class TopologyConfig(BaseModel):
         rows, cols: ``grid``, ``torus``: the shape; by default the most nearly square one.
         path: ``edge-list``, ``graphml``: the file.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Kind = "erdos-renyi"
     p: float | None = Field(None, ge=0, le=1)
@@ -86,12 +85,4 @@ def parse_topology(values: Mapping[str, Any]) -> TopologyConfig:
     try:
         return TopologyConfig.model_validate(dict(values))
     except ValidationError as error:
-        first = error.errors()[0]
-        cause = first.get("ctx", {}).get("error")
-        if isinstance(cause, InvalidValue):
-            raise cause from None
-        field = ".".join(["topology", *(str(part) for part in first["loc"])])
-        if first["type"] == "extra_forbidden":
-            fields = ", ".join(TopologyConfig.model_fields)
-            raise InvalidValue(field, first.get("input"), f"there is no such field; there are {fields}") from None
-        raise InvalidValue(field, first.get("input"), first["msg"][0].lower() + first["msg"][1:]) from None
+        raise refusal(error, TopologyConfig, values, "topology") from None

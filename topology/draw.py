@@ -117,7 +117,7 @@ def draw(
     """
     target = Path(path)
     if target.suffix.lower() not in (".png", ".svg"):
-        raise InvalidValue("path", str(path), "end the name in .png or .svg")
+        raise InvalidValue("--out", str(path), "end the name in .png or .svg")
     numbers = _numbers(g.number_of_nodes(), values)
     figure = Figure(figsize=(6.4 if numbers is None else 7.2, 6.4), layout="constrained")
     FigureCanvasAgg(figure)
@@ -138,7 +138,7 @@ def draw(
     try:
         figure.savefig(target, dpi=150, format=target.suffix[1:].lower())
     except OSError as error:
-        raise InvalidValue("path", str(path), f"the picture cannot be written ({error.strerror})") from None
+        raise InvalidValue("--out", str(path), f"the picture cannot be written: {error.strerror}") from None
     return target
 
 

@@ -67,9 +67,11 @@ def npz(path: Path) -> tuple[Raw, Raw | None]:
     if not path.is_file():
         raise InvalidValue("data.path", str(path), "is not a file that exists")
     try:
+        if not zipfile.is_zipfile(path):  # numpy would advise to unpickle it
+            raise InvalidValue(
+                "data.path", str(path), "is not an npz file, or only part of one; write it with numpy.savez"
+            )
         archive = np.load(path, allow_pickle=False)
-        if not isinstance(archive, np.lib.npyio.NpzFile):
-            raise InvalidValue("data.path", str(path), "is not an npz file; write one with numpy.savez")
         with archive:
             names = set(archive.files)
             if {"x_train", "y_train", "x_test", "y_test"} <= names:

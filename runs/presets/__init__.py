@@ -7,6 +7,7 @@ from importlib.resources import files
 from typing import Any
 
 from ...errors import InvalidValue
+from ...wanted import nearest
 
 DEFAULT = "quickstart"
 
@@ -21,7 +22,10 @@ def preset_names() -> list[str]:
 def preset_text(name: str) -> str:
     """The file of a preset. Raises InvalidValue naming the ones there are."""
     if name not in preset_names():
-        raise InvalidValue("PRESET", name, f"is neither a preset nor a file; presets are {', '.join(preset_names())}")
+        near = nearest(name, preset_names())
+        meant = "" if near is None else f"did you mean {near}? "
+        cure = f"is neither a preset nor a file; {meant}presets are {', '.join(preset_names())}"
+        raise InvalidValue("PRESET", name, cure)
     return (files(__name__) / f"{name}.toml").read_text(encoding="utf-8")
 
 

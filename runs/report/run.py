@@ -39,6 +39,8 @@ def report(folder: Path | str) -> Path:
     result = load_result(existing_folder(place))
     if not len(result.metrics) or not result.summary:
         raise InvalidValue("RUN", str(place), "has not ended yet; go on with `dualfed resume`")
+    if not len(result.clients):
+        raise InvalidValue("RUN", str(place), "clients.parquet is missing; restore it from a copy")
     twin = load_result(place / TWIN) if (place / TWIN / "summary.json").exists() else None
     return write_page(run_page(result, twin), place / "report.html")
 

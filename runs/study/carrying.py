@@ -96,6 +96,8 @@ def _plain(entry: Wanted) -> dict[str, Any]:
 
 
 def _made(folder: Path) -> Path:
+    if (folder / "config.toml").exists():
+        raise InvalidValue("--out", str(folder), "holds a run, whose report would be overwritten; give another folder")
     try:
         (folder / _RUNS).mkdir(parents=True, exist_ok=True)
     except OSError as error:

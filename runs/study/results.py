@@ -27,6 +27,8 @@ class Study:
     def __init__(self, folder: Path, wanted: Sequence[Wanted], faults: Mapping[str, str]) -> None:
         self.folder, self.wanted, self.faults = folder, list(wanted), dict(faults)
         self._loaded: dict[str, RunResult] = {}
+        # Entries that have a run in common may call it differently: it bears the name that the last of them gives it.
+        self._folder_names = {entry.digest: entry.folder_name for entry in self.wanted}
 
     def results(self) -> Iterator[tuple[dict[str, Any], RunResult]]:
         """Labels and result of every finished run, in the order asked for."""
@@ -40,7 +42,7 @@ class Study:
 
     def run_folder(self, entry: Wanted) -> Path:
         """Where a run of this study is."""
-        return self.folder / "runs" / entry.folder_name
+        return self.folder / "runs" / self._folder_names[entry.digest]
 
     @cached_property
     def rows(self) -> pd.DataFrame:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from dualfed.errors import DualfedError
 from dualfed.privacy.events import EpochEvent, GaussianEvent
-from dualfed.privacy.journal import Journal, JournalDamaged, JournalUnwritable
+from dualfed.privacy.journal import Journal, JournalDamaged, JournalUnwritable, sweep
 
 EVENTS = [GaussianEvent(noise_multiplier=1.0), EpochEvent(noise_multiplier=2.0, rate=0.1, steps=3, contraction=0.9)]
 
@@ -254,6 +254,26 @@ def test_a_log_that_cannot_be_read_in_a_readonly_folder_is_not_left_out(small_di
             Journal.open(at, {})
     with Journal.open_readonly(whole) as journal:
         assert journal.last_seq == 11
+
+
+def test_what_readers_leave_is_swept_and_a_log_that_holds_charges_is_not(path, tmp_path):
+    beside = [path.with_name(f"{path.name}-{part}") for part in ("wal", "shm")]
+    with Journal.open_readonly(path):
+        pass
+    assert all(file.exists() for file in beside)
+    sweep(path)
+    assert not any(file.exists() for file in beside)
+    sweep(path)
+    sweep(tmp_path / "none.sqlite")
+    copy, _ = copied_while_open(path, tmp_path)
+    log = copy.with_name(f"{copy.name}-wal")
+    held = log.read_bytes()
+    sweep(copy)
+    assert log.read_bytes() == held
+    with Journal.open_readonly(path) as reader:
+        sweep(path)
+        assert reader.last_seq == 11
+        assert len(list(reader.transactions())) == 12
 
 
 LIMITED = """

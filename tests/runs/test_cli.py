@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import dualfed
 import pytest
 from dualfed.runs import cli
+from typer.main import get_command
 
 SMALL = [
     "--engine=inline",
@@ -66,6 +68,33 @@ def test_help_and_version_import_nothing_heavy() -> None:
         assert "dualfed" in done.stdout
 
 
+def _commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for name, below in getattr(command, "commands", {}).items():
+        yield (*path, name)
+        yield from _commands(below, (*path, name))
+
+
+COMMANDS = list(_commands(get_command(cli.app)))
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_every_help_reads_alike(dualfed_command: Command, path: tuple[str, ...]) -> None:
+    told = dualfed_command(*path, "--help")
+    assert told.code == 0
+    assert "[[" not in told.out
+    for option, shown in (("--address", "ADDRESS"), ("--engine", "ray|inline"), ("--set", "KEY=VALUE")):
+        lines = [line.split() for line in told.out.splitlines() if line.strip().startswith(f"{option} ")]
+        assert all(words[1] == shown for words in lines), lines
+
+
+def test_help_shows_commands_as_a_newcomer_meets_them(dualfed_command: Command) -> None:
+    listed = dualfed_command("--help").out.partition("Commands:")[2].strip().splitlines()
+    names = [line.split()[0] for line in listed]
+    assert sorted(names) == sorted({path[0] for path in COMMANDS})
+    assert names[:3] == ["run", "resume", "watch"]
+    assert not [line for line in listed if line.endswith("...")], "a sentence that was cut"
+
+
 def test_version(dualfed_command: Command) -> None:
     told = dualfed_command("--version")
     assert (told.code, told.out.strip()) == (0, f"dualfed {dualfed.__version__}")
@@ -89,12 +118,18 @@ def test_the_module_is_the_command() -> None:
         (["run", "quickstart", "--set", "method.name=unknown"], "method.name"),
         (["run", "quickstart", "--set", "method.participants=99"], "method.participants"),
         (["run", "quickstart", "--set", "method.batch_size=5000"], "method.batch_size"),
+        (["run", "quickstart", "--set", "method.rounds=1000000000000"], "method.rounds"),
+        (["run", "quickstart", "--set", "data.name=synthetic", "--set", "data.records=1000000000000"], "data.records"),
         (["run", "quickstart", "--set", "partition.clients=100000"], "partition"),
         (["run", "quickstart", "--set", "data.name=idx"], "data.path"),
         (["run", "quickstart", "--set", "data.name=idx", "--set", "data.path=nowhere"], "data.path"),
         (["run", "quickstart", "--name", "a/b"], "name"),
         (["run", "quickstart", "--seed", "-1"], "seed"),
         (["resume", "nowhere"], "RUN"),
+        (["resume", "/nowhere"], "RUN"),
+        (["report", "no/where"], "RUN"),
+        (["watch", ""], "RUN"),
+        (["ledger", "show", "/nowhere"], "RUN"),
         (["plot", "nowhere"], "RUN"),
         (["ledger", "show", "nowhere"], "RUN"),
     ],
@@ -113,10 +148,68 @@ def test_what_a_person_can_cause_is_one_sentence(dualfed_command: Command, argum
 
 
 @pytest.mark.parametrize(
-    "arguments", [["run", "--no-such-option"], ["no-such-command"], ["resume"], ["run", "--engine=x"]]
+    ("line", "sentence"),
+    [
+        ("run --sed 3", "--sed is no option of `dualfed run`: did you mean --seed? `dualfed run --help` lists them"),
+        ("run --no-such", "--no-such is no option of `dualfed run`: `dualfed run --help` lists them"),
+        ("lst", "no such command 'lst'; did you mean 'list'? `dualfed --help` says what there is"),
+        ("ledger nothing", "no such command 'nothing'; `dualfed ledger --help` says what there is"),
+        (
+            "resume",
+            "RUN is not given: give a run's folder, as `dualfed run` printed it, or its name; `dualfed resume --help` says more",
+        ),
+        ("sweep quickstart", "--grid is not given: give values to try; `dualfed sweep --help` says more"),
+        ("run --engine=x", "--engine = 'x': give ray or inline"),
+        ("run --seed=x", "--seed = 'x': give a whole number"),
+        ("run --seed", "option '--seed' requires an argument"),
+        ("run one two", "got unexpected extra argument(s) (two); `dualfed run --help` says what there is"),
+        ("serve one --port 99999", "--port = '99999': give a whole number from 0 to 65535"),
+        ("compare one two --validation 2", "--validation = '2': give a number from 0.01 to 0.9"),
+        ("compare one two --seeds 0", "--seeds = '0': give a whole number ≥ 1"),
+        ("conformance --format x", "--format = 'x': give text, md or csv"),
+        ("topology describe", "--kind is not given: name a preset or a file, or give --kind and --clients, such as "),
+    ],
 )
-def test_usage_errors_end_with_2(dualfed_command: Command, arguments: list[str]) -> None:
-    assert dualfed_command(*arguments).code == 2
+def test_a_command_that_cannot_be_read_is_one_sentence(dualfed_command: Command, line: str, sentence: str) -> None:
+    told = dualfed_command(*line.split())
+    assert told.code == 2
+    assert told.err.startswith(f"error: {sentence}")
+    assert told.err.count("\n") == 1
+
+
+def test_a_group_without_a_command_shows_its_help(dualfed_command: Command) -> None:
+    for line in ([], ["ledger"]):
+        told = dualfed_command(*line)
+        assert told.code == 2
+        assert "Commands:" in told.err
+
+
+def test_an_interrupt_says_how_to_go_on(dualfed_command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dualfed.runs.cli_show.show_list", interrupted)
+    told = dualfed_command("list")
+    assert told.code == 130
+    assert told.err.startswith("interrupted; a run that had begun goes on with `dualfed resume`")
+
+
+def test_a_name_too_long_for_a_file_is_no_defect(dualfed_command: Command) -> None:
+    for line in (["run", "x" * 300], ["report", "x" * 300], ["run", "quickstart", *SMALL, "--out", "x" * 300]):
+        told = dualfed_command(*line)
+        assert told.code == 2
+        assert "File name too long" in told.err
+        assert told.err.count("\n") == 1
+
+
+def test_too_little_memory_is_no_defect(dualfed_command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def hungry() -> None:
+        raise MemoryError("Unable to allocate 7.28 TiB")
+
+    monkeypatch.setattr("dualfed.runs.cli_show.show_list", hungry)
+    told = dualfed_command("list")
+    assert told.code == 2
+    assert told.err == "error: memory: Unable to allocate 7.28 TiB; take fewer records, features, clients or rounds\n"
 
 
 def test_a_defect_shows_its_traceback(tmp_path: Path) -> None:
@@ -183,6 +276,32 @@ def test_a_claimed_epsilon_is_never_printed_bare(dualfed_command: Command) -> No
         rows = [line for line in shown.splitlines() if "1e-05" in line]
         assert rows
         assert all("(claimed)" in row for row in rows)
+
+
+def test_a_run_leaves_what_the_readme_names_and_no_more(dualfed_command: Command) -> None:
+    assert dualfed_command("run", *SMALL, "--set", "evaluate_every=5", "--out", "one").code == 0
+    names = {path.name for path in Path("one").iterdir()}
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    table = readme.partition("| file | holds |")[2].partition("\n\n")[0]
+    named = {name.rstrip("/") for line in table.splitlines()[2:] for name in line.split("|")[1].split("`")[1::2]}
+    assert names == named | {"report.html"}
+    plots = {f"{what}-{against}.png" for what in ("accuracy", "objective") for against in ("rounds", "epsilon")}
+    assert plots <= {path.name for path in Path("one/plots").iterdir()}
+
+
+def test_a_run_is_found_by_its_name_everywhere(dualfed_command: Command) -> None:
+    assert dualfed_command("run", *SMALL, "--name", "mine").code == 0
+    for line in (
+        "watch mine",
+        "report mine",
+        "plot mine",
+        "ledger show mine",
+        "plot mine-1",
+        "report dualfed-out/mine-1",
+    ):
+        assert dualfed_command(*line.split()).code == 0, line
+    assert dualfed_command("resume", "mine").err.startswith("error: RUN = 'dualfed-out/mine-1': is complete")
+    assert dualfed_command("stop", "mine").err.startswith("error: RUN = 'dualfed-out/mine-1': does not go on now")
 
 
 def test_without_noise(dualfed_command: Command) -> None:

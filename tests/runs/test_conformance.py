@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from dualfed.errors import InvalidValue
 from dualfed.runs import conformance_runs as runs
 from dualfed.runs.cli import app
 from dualfed.runs.conformance import COLUMNS, PASSES, REASONS, all_methods, conformance_matrix, sentences, shown
@@ -190,6 +191,11 @@ def test_the_command_writes_text_markdown_and_csv():
     assert told["md"].output.splitlines()[2].startswith("| dp-admm | ✓ | ✓ ")
     assert "* --ray: it starts a cluster" in told["md"].output
     assert told["csv"].output.splitlines()[1].startswith("dp-admm,passes,passes,")
+
+
+def test_a_parameter_that_no_method_has_is_refused():
+    with pytest.raises(InvalidValue, match=r"method\.nope = 1: none of the methods asked for has it: fedavg, extra"):
+        conformance_matrix(["fedavg", "extra"], {"nope": 1})
 
 
 def test_a_failure_is_exit_code_1(tmp_path):

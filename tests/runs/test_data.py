@@ -261,7 +261,7 @@ def test_files_that_are_no_npz(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for content in (b"", b"hello", whole[:100], whole[: len(whole) // 2]):
         path.write_bytes(content)
-        refused(DataConfig(name="npz", path=path), "data.path", "cannot be read as an npz")
+        refused(DataConfig(name="npz", path=path), "data.path", "is not an npz file, or only part of one")
     flipped = bytearray(whole)
     flipped[200] ^= 0xFF  # inside the first array: its checksum fails
     path.write_bytes(bytes(flipped))

@@ -15,10 +15,10 @@ def test_is_frozen():
 @pytest.mark.parametrize(
     ("values", "field", "says"),
     [
-        ({"kind": "circle"}, "topology.kind", "'ring'"),
-        ({"kind": "erdos-renyi", "p": 1.5}, "topology.p", "less than or equal to 1"),
-        ({"kind": "erdos-renyi", "p": float("nan")}, "topology.p", "input should be"),
-        ({"kind": "random-geometric", "radius": 0}, "topology.radius", "greater than 0"),
+        ({"kind": "circle"}, "topology.kind", 'give "ring", "path"'),
+        ({"kind": "erdos-renyi", "p": 1.5}, "topology.p", "give a number from 0 to 1"),
+        ({"kind": "erdos-renyi", "p": float("nan")}, "topology.p", "from 0 to 1"),
+        ({"kind": "random-geometric", "radius": 0}, "topology.radius", "give a number > 0"),
         ({"kind": "ring", "p": 0.5}, "topology.p", "leave it out"),
         ({"kind": "grid", "degree": 3}, "topology.degree", "it takes cols, rows"),
         ({"kind": "edge-list"}, "topology.path", "needs the path"),

@@ -54,6 +54,19 @@ def test_the_same_run_under_two_labels_takes_place_once(tmp_path, tables):
     assert study.rows["figure"].tolist() == ["2", "3"]
 
 
+def test_the_same_run_under_two_names_is_found_under_both(tmp_path, tables):
+    two = [Wanted({"method": name}, {**tables, "name": name}) for name in ("one", "two")]
+    study = carry_out(two, tmp_path)
+    assert len(list((tmp_path / "runs").iterdir())) == 1
+    assert study.rows["method"].tolist() == ["one", "two"]
+
+
+def test_a_study_does_not_write_into_the_folder_of_a_run(tmp_path, tables):
+    simulate({**tables, "engine": "inline"}, out=tmp_path / "run")
+    with pytest.raises(InvalidValue, match=r"--out = .*: holds a run"):
+        carry_out(_wanted(tables), tmp_path / "run")
+
+
 def test_worker_processes_give_the_same_numbers(tmp_path, tables):
     inline = carry_out(_wanted(tables), tmp_path / "one")
     apart = carry_out(_wanted(tables), tmp_path / "two", jobs=2)
