@@ -129,7 +129,8 @@ def cpus() -> int:
     """The CPUs of the cluster that this process is connected to."""
     import ray
 
-    return max(1, int(ray.cluster_resources().get("CPU", 1)))
+    resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+    return max(1, int(resources.get("CPU", 1)))
 
 
 def _check_reachable(address: str) -> None:

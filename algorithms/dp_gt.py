@@ -64,6 +64,6 @@ class DPGT(LocalQueries):
 
     def advance(self, state: State, pull: Tensor, increment: Tensor | None, clients: np.ndarray, t: int) -> State:
         if t == 0:  # models and trackers are averaged and nothing moves: Σ_i y_i = Σ_i ĝ_i still holds
-            x, y = pull.split(state["x"].shape[1], dim=1)
-            return {**state, "x": x, "y": y}
+            d = state["x"].shape[1]
+            return {**state, "x": pull[:, :d], "y": pull[:, d:]}
         return tracked(state, pull, increment, self.step)
