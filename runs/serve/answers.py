@@ -87,7 +87,7 @@ class Client(BaseModel):
     """One client's privacy loss against its budget."""
 
     client: int
-    unit: str = Field(description="A client has one account for each unit; they are never added up.")
+    unit: str = Field(description="What two neighbouring data sets differ in: record, or client (a whole data set).")
     epsilon: float | None = Field(description="null: infinite, there is no noise.")
     epsilon_text: str
     budget: float | None = Field(description="null: there is none.")
