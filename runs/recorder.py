@@ -24,11 +24,12 @@ class FileRecorder:
     Args:
         folder: where the files go; None keeps the frames in memory alone.
         resumed_to: the round of the checkpoint that the run continues from; rows after it are dropped. None starts anew.
-        status: whether the ε in the tables is guaranteed or claimed, which their schema says.
+        status: whether the ε in the tables is guaranteed or claimed, which their schema and every line of the feed that
+            holds one say.
     """
 
     def __init__(self, folder: Path | None, resumed_to: int | None = None, status: str = "guaranteed") -> None:
-        self.folder = folder
+        self.folder, self._status = folder, status
         self._notes = {
             "diagnostics": NON_PRIVATE,
             "metrics": {"epsilon": status if status == "guaranteed" else "claimed, not guaranteed"},
@@ -48,7 +49,7 @@ class FileRecorder:
         """Note one event."""
         kind = event["kind"]
         if self._feed is not None:
-            self._feed.take(event)
+            self._feed.take({**event, "status": self._status} if "epsilon_max" in event else event)
         if kind == "states":
             for name, value in event.items():
                 if name not in ("kind", "round"):
