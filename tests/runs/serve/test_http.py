@@ -302,6 +302,8 @@ def test_a_claimed_loss_is_never_without_the_word(tmp_path):
             assert "claimed" in told["largest"]["text"]
             assert "claimed" in told["median"]["text"]
             assert told["sentence"].startswith("claimed, not guaranteed")
-            assert get(http, "/api/metrics")["status"] == get(http, "/api/overview", by="epsilon")["status"] == "claimed"
+            assert (
+                get(http, "/api/metrics")["status"] == get(http, "/api/overview", by="epsilon")["status"] == "claimed"
+            )
             for line in http.get("/metrics").text.splitlines():
                 assert not line.startswith("dualfed_epsilon") or 'status="claimed"' in line
