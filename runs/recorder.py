@@ -44,6 +44,7 @@ class FileRecorder:
                     frame = pd.read_parquet(path)
                     kept = frame[frame["round"] <= resumed_to].to_dict("records")
                     self._rows[table] = [{str(name): value for name, value in row.items()} for row in kept]
+            self._states = _recorded(folder / "states.npz", resumed_to)
 
     def take(self, event: dict[str, Any]) -> None:
         """Note one event."""
@@ -88,6 +89,15 @@ class FileRecorder:
             with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
                 np.savez(file, **self.states())  # type: ignore[arg-type]
             os.replace(partial, self.folder / "states.npz")
+
+
+def _recorded(path: Path, rounds: int) -> dict[str, list[np.ndarray]]:
+    """The states of the first ``rounds`` rounds, one row a round; nothing where they were not all recorded."""
+    if not rounds or not path.exists():
+        return {}
+    with np.load(path) as file:
+        rows = {name: list(file[name][:rounds]) for name in file.files}
+    return rows if all(len(kept) == rounds for kept in rows.values()) else {}
 
 
 def write_frame(frame: pd.DataFrame, path: Path, note: dict[str, str]) -> None:
