@@ -73,6 +73,17 @@ def check_account(method: Method, problem: Problem, sizes: np.ndarray, weights: 
                     f"adds {bound.noise} noise in round {t}, which an event of kind {event.kind!r} says nothing of; give "
                     "the event of the noise that its bound() names",
                 )
+            # Gaussian noise on several values is that on all of them together; radial noise on each is not, and of the
+            # steps of DP-SGD every one is a value on a sample of its own.
+            covered = (
+                event.steps if isinstance(event, SubsampledEvent) else 1 if bound.noise == "radial" else bound.parts
+            )
+            if bound.parts > covered:
+                raise InvalidValue(
+                    "method.name",
+                    method.name,
+                    f"releases {bound.parts} values in round {t}, and its event of kind {event.kind!r} covers {covered}",
+                )
 
 
 def check_curvature(
