@@ -28,7 +28,6 @@ class AsyncCoordinator(Coordinator):
         self._flight.prepare(self._settings.clients)
         self._batches: dict[int, list[tuple[np.ndarray, Any]]] = {}
         self._used: list[Task] = []
-        self._errors_in_a_row = np.zeros(self._settings.clients, dtype=np.int64)
         return self._flight
 
     def _rounds(self) -> Ending:
@@ -173,8 +172,8 @@ class AsyncCoordinator(Coordinator):
         """A client raised: this work of it is void, and after too many in a row it begins no more."""
         at_work = arrived if arrived is not None and arrived.client == client else self._flight.tasks[client]
         at_work.gone = True
-        self._errors_in_a_row[client] += 1
-        if self._errors_in_a_row[client] > self._settings.retries:
+        self._flight.errors[client] += 1
+        if self._flight.errors[client] > self._settings.retries:
             self._exhausted[client] = True
 
     def _rebuild(self, t: int, clients: np.ndarray, lost: Lost, void_from: int | None = None) -> Any:
@@ -218,7 +217,7 @@ class AsyncCoordinator(Coordinator):
         arrivals = np.array([task.arrival for task in waiting.values()])
         flight.keeper.spend(done, np.zeros(len(done)), flight.now - arrivals)
         flight.keeper.stale(done, np.array([t - task.version for task in waiting.values()], dtype=np.int64))
-        self._errors_in_a_row[done] = 0
+        flight.errors[done] = 0
         self._counters["bytes_up"] += len(done) * self._bytes(self._settings.numbers_up)
         self._serve(t, len(done))
         flight.keep_spans(t)

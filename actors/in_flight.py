@@ -33,16 +33,17 @@ class InFlight(RoundsInTime):
     """Tasks at work, by client; the next arrival is the earliest, and of equal ones that of the lower client id.
 
     Attributes:
-        tasks: by client; starts: ``[N]`` how often each client began.
+        tasks: by client; starts: ``[N]`` how often each client began; errors: ``[N]`` how often in a row it raised.
     """
 
     tasks: dict[int, Task]
     starts: np.ndarray
+    errors: np.ndarray
 
     def prepare(self, clients: int) -> None:
         """Nobody is at work yet."""
         self.tasks, self._queue = {}, list[tuple[float, int]]()
-        self.starts = np.zeros(clients, dtype=np.int64)
+        self.starts, self.errors = np.zeros((2, clients), dtype=np.int64)
 
     def begin(self, clients: np.ndarray, version: int) -> np.ndarray:
         """Let ``clients``, none of which is at work, begin now; those among them that are off begin when they are back."""
@@ -84,11 +85,13 @@ class InFlight(RoundsInTime):
             **super().save(),
             "tasks": [asdict(task) for task in self.tasks.values()],
             "starts": self.starts.tolist(),
+            "errors": self.errors.tolist(),
         }
 
     def load(self, saved: dict[str, Any]) -> None:
         super().load(saved)
         self.starts = np.array(saved["starts"], dtype=np.int64)
+        self.errors = np.array(saved.get("errors", np.zeros_like(self.starts)), dtype=np.int64)
         self.tasks = {task["client"]: Task(**task) for task in saved["tasks"]}
         self._queue = [(task.arrival, task.client) for task in self.tasks.values()]
         heapq.heapify(self._queue)

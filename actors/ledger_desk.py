@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import DualfedError, InvalidValue
-from ..privacy.accountants import Accountant, check_delta
+from ..privacy.accountants import Accountant, account_for, check_delta
 from ..privacy.answers import AccountTable, Left, Outlook, Spent, Summary
 from ..privacy.grants import Charge
 from ..privacy.outlook import Question, Standing, outlook
@@ -96,7 +96,7 @@ class LedgerDesk:
             who = self._client(client)
             found = replica.epsilon(who, at)[0]
             alternatives = dict(found.alternatives)
-            account, releases = replica.account(who), int(replica.participations[who])
+            account, releases = account_for(replica.account(who), found.unit), int(replica.participations[who])
             round, transaction = replica.round, replica.transaction
             budget = float(replica.budgets[who]) if at == self._delta else float("nan")
         if every:

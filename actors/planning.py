@@ -111,8 +111,11 @@ def make_plan(
         raise InvalidValue("policy.kind", "async", f"{method.name} releases its records first; take a policy of rounds")
     every = foreseen if opening is None else [opening, *foreseen]
     if arrivals_decide:
+        if (growths != 1).any():
+            cure = f"{method.name} has a schedule of noise over the rounds, of which nobody knows beforehand who is in which"
+            raise InvalidValue("policy.kind", "async", f"{cure}; take a policy of rounds")
         templates, dearest = _dearest(templates, template_of)
-        growths = np.ones(len(templates))  # a server's method has no schedule of noise
+        growths = np.ones(len(templates))
         counts = np.zeros((len(sizes), len(templates)), dtype=np.int64)
         counts[np.arange(len(sizes)), dearest[kind_of]] = len(participants) if cap is None else cap
     else:
@@ -278,7 +281,7 @@ def _multipliers(templates: list[Event], growths: np.ndarray, counts: np.ndarray
     if noise.mode == "per-round":
         return np.full(clients, max((_one_round(event, noise) for event in templates), default=0.0))
     distinct, account_of = np.unique(counts, axis=0, return_inverse=True)
-    ordered = all(isinstance(event, _ORDERED) for event in templates)
+    ordered = all(isinstance(event, _ORDERED) for event in templates) and bool((growths == 1).all())
     if len(distinct) > _ACCOUNTS_SOLVED and ordered:
         distinct, account_of = np.unique(_costliest(templates, counts), axis=0, return_inverse=True)
     accounts: list[Mapping[Event, int]] = [

@@ -18,7 +18,8 @@ class RunLedger(Ledger):
 
     def reserve(self, round: int, clients: ArrayLike, events: ArrayLike) -> tuple[Grants, list[Refusal]]:
         grants, refusals = super().reserve(round, clients, events)
-        self._ahead = grants
+        if self._ahead is None or round > self._ahead.round:  # a client that tries again does so in the round before
+            self._ahead = grants
         return grants, refusals
 
     def void(self, grants: Grants) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -57,13 +57,25 @@ def check_delta(delta: float, name: str = "delta") -> float:
     return delta
 
 
-def by_unit(account: Mapping[Event, int]) -> dict[Unit, dict[Event, int]]:
-    """The account of each unit, of its own releases alone: a loss per record and one per client do not add up."""
-    accounts: dict[Unit, dict[Event, int]] = {}
+def account_for(account: Mapping[Event, int], unit: Unit) -> dict[Event, int]:
+    """The releases that count for one unit, as events of that unit.
+
+    Two data sets of a client that differ in one record differ as whole data sets too, so a release that protects the
+    whole set protects a record to the same degree, and costs it as much. The other way there is no bound: what releases
+    for one record reveal of a whole data set is not in the account for the unit client.
+    """
+    counts: dict[Event, int] = {}
     for event, count in account.items():
-        if count:
-            accounts.setdefault(event.unit, {})[event] = count
-    return accounts
+        if count and unit in ("record", event.unit):
+            own = event if event.unit == unit else replace(event, unit=unit)
+            counts[own] = counts.get(own, 0) + count
+    return counts
+
+
+def by_unit(account: Mapping[Event, int]) -> dict[Unit, dict[Event, int]]:
+    """The account of each unit that releases were made for."""
+    units = sorted({event.unit for event, count in account.items() if count})
+    return {unit: account_for(account, unit) for unit in units}
 
 
 class Accountant:

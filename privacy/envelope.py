@@ -119,7 +119,7 @@ class Envelope:
     def _quickly(self, accounts: Counts, budgets: Floats) -> Flags:
         """Where Chernoff's bound, linear in the counts, is proof enough; [C, E] and [C] to [C].
 
-        Events of both units count together here, which can only raise the bound on either.
+        Events of both units count together here, as they do for one record.
         """
         return within(accounts @ self._moments, budgets, self._delta * (1 - 1e-6) - accounts @ self._infinite)
 

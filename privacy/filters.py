@@ -49,7 +49,8 @@ class Filter:
 
     It answers what ``Envelope`` answers, by sums that are linear in the counts. Events that the chosen quantity does not
     bound (ρ-zCDP for ``"gaussian"``, sampled ones without amplification for it and for ``"zcdp"``, (ε, δ)-DP for none)
-    are refused to clients with a budget. Each unit has its own sum.
+    are refused to clients with a budget. Releases of both units have one sum, which is that for one record (see
+    ``account_for``) and never below that for a whole data set.
     """
 
     def __init__(self, kind: FilterKind, accountant: Accountant, delta: float, budgets: Floats) -> None:
@@ -65,7 +66,6 @@ class Filter:
         self._costs: Floats = np.zeros((0, width))
         self._infinite: Floats = np.zeros(0)
         self._boundless = np.zeros(0, dtype=bool)
-        self._of_client = np.zeros(0, dtype=bool)
 
     def extend(self, events: Sequence[Event]) -> None:
         """Take in further events; they become the next columns of the counts."""
@@ -76,7 +76,6 @@ class Filter:
             self._costs = np.vstack([self._costs, np.zeros_like(cost) if boundless else cost])
             self._infinite = np.append(self._infinite, infinite)
             self._boundless = np.append(self._boundless, boundless)
-            self._of_client = np.append(self._of_client, event.unit == "client")
 
     def admits(self, clients: Counts, accounts: Counts, growth: Counts) -> Flags:
         """Whether each client's account, shape [C, E] after the charge, is within the filter; [C]."""
@@ -99,11 +98,9 @@ class Filter:
 
     def _within(self, accounts: Counts, limits: Floats) -> Flags:
         good = ~(accounts[:, self._boundless] > 0).any(axis=1)
-        for unit in (self._of_client, ~self._of_client):
-            # Some order that is not spent is enough; the others have one only.
-            held = accounts[:, unit] @ self._costs[unit] <= limits * (1 + _SUMMING)
-            good &= held.any(axis=1) & (accounts[:, unit] @ self._infinite[unit] <= _INFINITE * self._delta)
-        return np.asarray(good)
+        # Some order that is not spent is enough; the others have one only.
+        good &= (accounts @ self._costs <= limits * (1 + _SUMMING)).any(axis=1)
+        return np.asarray(good & (accounts @ self._infinite <= _INFINITE * self._delta))
 
     def _limit(self, budget: float) -> Floats:
         """What the sums may come to for (budget, δ), shape [orders]; negative where an order can prove nothing."""

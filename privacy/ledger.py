@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import InvalidValue
-from .accountants import Accountant, Epsilon, by_unit, check_delta
+from .accountants import Accountant, Epsilon, account_for, by_unit, check_delta
 from .envelope import Envelope
 from .events import Event, Unit
 from .filters import Filter, FilterKind
@@ -238,8 +238,9 @@ class Ledger:
     ) -> list[Epsilon]:
         """The loss of the given clients (all of them by default) at ``delta`` (the ledger's own by default).
 
-        A client that made releases of both units has an account of each, and they do not add up: ``unit`` chooses one,
-        and without it the larger of the two is reported, with its unit. Computed once per distinct account and
+        A client that made releases of both units has an account of each: that for a record holds all of them, that for
+        the whole data set only those that protect it (see ``account_for``). ``unit`` chooses one, and without it the
+        larger of the two is reported, with its unit. Computed once per distinct account and
         remembered. Never below what was shown for the client before, except after a void. Raises InvalidValue for a δ
         outside (0, 1).
         """
@@ -272,7 +273,7 @@ class Ledger:
         values = np.array([loss.epsilon for loss in losses])
         worst = int(np.argmax(values))
         full = Accountant(tolerance=self.accountant.tolerance).epsilon(
-            by_unit(self.account(worst)).get(losses[worst].unit, {}), self.delta if delta is None else delta
+            account_for(self.account(worst), losses[worst].unit), self.delta if delta is None else delta
         )
         return {
             "delta": self.delta if delta is None else delta,
@@ -313,7 +314,7 @@ class Ledger:
         for client in chosen:
             row = self._table[self.client(client)]
             if row.tobytes() not in known:
-                account = by_unit(self._as_account(row)).get(event.unit, {})
+                account = account_for(self._as_account(row), event.unit)
                 account[event] = account.get(event, 0) + releases
                 known[row.tobytes()] = self.accountant.epsilon(account, delta)
             answers.append(known[row.tobytes()])
@@ -341,9 +342,8 @@ class Ledger:
         if key not in self._known:
             if len(self._known) >= 2**17:
                 self._known.clear()
-            accounts = by_unit(self._as_account(row))
-            if unit is not None:
-                accounts = {unit: accounts.get(unit, {})}
+            account = self._as_account(row)
+            accounts = by_unit(account) if unit is None else {unit: account_for(account, unit)}
             losses = [replace(self.accountant.epsilon(accounts[name], delta), unit=name) for name in sorted(accounts)]
             nothing = self.accountant.epsilon({}, delta)
             self._known[key] = max(losses, key=lambda loss: loss.epsilon, default=nothing)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..errors import InvalidValue
-from .accountants import Accountant, check_delta
+from .accountants import Accountant, account_for, check_delta
 from .answers import Floats, Outlook
 from .events import Event
 from .grants import Ints
@@ -130,6 +130,8 @@ def _answer(
     size = len(events)
     spent = {events[e]: int(row[e]) for e in np.flatnonzero(row[:size])}
     last = {events[e]: int(row[size + e]) for e in np.flatnonzero(row[size : 2 * size])}
+    if len({event.unit for event in (*spent, *last)}) > 1:  # all of them count for a record, which decides then
+        spent, last = account_for(spent, "record"), account_for(last, "record")
     budget = float(row[2 * size : 2 * size + 1].view(np.float64)[0])
     now = accountant.epsilon(spent, delta)
     if not last:

@@ -1,7 +1,7 @@
 """What a client could still do: how many more rounds at this noise, and which noise for so many rounds.
 
-Questions change nothing. Answers are about releases planned now and carried out as planned; they count the releases of
-the event's own unit alone, as budgets do.
+Questions change nothing. Answers are about releases planned now and carried out as planned, and a budget holds for each
+unit, as the ledger keeps it.
 """
 
 from __future__ import annotations
@@ -86,13 +86,13 @@ class _Test:
     """Whether so many more releases of an event still keep the budget."""
 
     def __init__(self, account: Mapping[Event, int], budget: float, delta: float, accountant: Accountant) -> None:
-        self._accounts = by_unit(account)
+        self._account = account
         self._limit, self._delta, self._accountant = budget * (1 + _ROUNDING), delta, accountant
 
     def __call__(self, event: Event, releases: int) -> bool:
-        after = dict(self._accounts.get(event.unit, {}))
+        after = dict(self._account)
         after[event] = after.get(event, 0) + releases
-        return self._accountant.bound(after, self._delta) <= self._limit
+        return all(self._accountant.bound(part, self._delta) <= self._limit for part in by_unit(after).values())
 
 
 def _test(account: Mapping[Event, int], budget: float, delta: float, accountant: Accountant | None) -> _Test:

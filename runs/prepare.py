@@ -38,7 +38,7 @@ from .config import ProblemConfig, RunConfig, parse
 from .data import Dataset, load
 from .network import build_web
 from .partition import partition
-from .prepare_checks import check_curvature, check_injected, check_mechanism, check_records
+from .prepare_checks import check_account, check_curvature, check_injected, check_mechanism, check_records
 from .recorder import FileRecorder
 from .time_setup import check_policy, time_settings
 from .validation import held_out
@@ -132,6 +132,7 @@ def prepare(config: RunConfig, folder: Path, given: Given, resumed_to: int | Non
     plan = make_plan(
         method, problem, sizes, weights, participants, _noise(config), config.policy.cap, arrivals_decide=asynchronous
     )
+    check_account(method, problem, sizes, weights, plan)
     check_curvature(config, method, problem, sizes, weights, plan)
     check_injected(given.noise, config, (method.rounds, len(sizes), problem.dim))
     specs = _specs(config, folder, problem, method, sizes, weights, plan, blocks, near, given.noise)

@@ -9,8 +9,25 @@ from ..actors.plan import Plan
 from ..algorithms.method import GraphMethod, Method
 from ..algorithms.problems.base import Problem
 from ..errors import InvalidValue
+from ..privacy.events import (
+    ApproximateEvent,
+    EpochEvent,
+    Event,
+    GaussianEvent,
+    IidEvent,
+    IndependentEvent,
+    PureEvent,
+    SubsampledEvent,
+    ZcdpEvent,
+)
 from .config import RunConfig
 from .data import Dataset
+
+# What a release with σ = z sensitivities, or with radial noise that makes it 1/z-DP, keeps with this noise multiplier z.
+_COVERED: dict[str, tuple[type[Event], ...]] = {
+    "gaussian": (GaussianEvent, EpochEvent, IndependentEvent, IidEvent, SubsampledEvent, ZcdpEvent),
+    "radial": (PureEvent, ZcdpEvent, ApproximateEvent),
+}
 
 
 def check_mechanism(method: Method, config: RunConfig) -> None:
@@ -28,6 +45,45 @@ def check_records(problem: Problem, dataset: Dataset) -> None:
         (dataset.test_features, dataset.test_labels),
     ):
         problem.check(torch.from_numpy(np.ascontiguousarray(features)), torch.from_numpy(np.ascontiguousarray(labels)))
+
+
+def check_account(method: Method, problem: Problem, sizes: np.ndarray, weights: np.ndarray, plan: Plan) -> None:
+    """What the ledger will charge is what the method says of itself, and about the noise that the gate will add."""
+    for event in plan.events:
+        if (event.unit, event.status) != (method.unit, method.status):
+            raise InvalidValue(
+                "method.name",
+                method.name,
+                f"is {method.status} for one {method.unit}, and its event() gives one that is {event.status} for one "
+                f"{event.unit}; hand on unit=self.unit, status=self.status",
+            )
+    everyone, seen = np.arange(len(sizes)), set[tuple[int, ...]]()
+    for t in range(0 if method.opens else 1, len(plan.participants) + 1):
+        numbers = tuple(np.unique(plan.events_of(t, everyone)).tolist())
+        if numbers[0] < 0 or numbers in seen:
+            continue
+        seen.add(numbers)
+        at = method.bound_at if isinstance(method, GraphMethod) else None
+        bound = method.bound(problem, sizes, weights, t) if at is None else at(problem, sizes, weights, everyone, t)
+        for event in (plan.events[number] for number in numbers):
+            if not isinstance(event, _COVERED[bound.noise]):
+                raise InvalidValue(
+                    "method.name",
+                    method.name,
+                    f"adds {bound.noise} noise in round {t}, which an event of kind {event.kind!r} says nothing of; give "
+                    "the event of the noise that its bound() names",
+                )
+            # Gaussian noise on several values is that on all of them together; radial noise on each is not, and of the
+            # steps of DP-SGD every one is a value on a sample of its own.
+            covered = (
+                event.steps if isinstance(event, SubsampledEvent) else 1 if bound.noise == "radial" else bound.parts
+            )
+            if bound.parts > covered:
+                raise InvalidValue(
+                    "method.name",
+                    method.name,
+                    f"releases {bound.parts} values in round {t}, and its event of kind {event.kind!r} covers {covered}",
+                )
 
 
 def check_curvature(

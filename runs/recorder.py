@@ -24,11 +24,12 @@ class FileRecorder:
     Args:
         folder: where the files go; None keeps the frames in memory alone.
         resumed_to: the round of the checkpoint that the run continues from; rows after it are dropped. None starts anew.
-        status: whether the ε in the tables is guaranteed or claimed, which their schema says.
+        status: whether the ε in the tables is guaranteed or claimed, which their schema and every line of the feed that
+            holds one say.
     """
 
     def __init__(self, folder: Path | None, resumed_to: int | None = None, status: str = "guaranteed") -> None:
-        self.folder = folder
+        self.folder, self._status = folder, status
         self._notes = {
             "diagnostics": NON_PRIVATE,
             "metrics": {"epsilon": status if status == "guaranteed" else "claimed, not guaranteed"},
@@ -43,12 +44,13 @@ class FileRecorder:
                     frame = pd.read_parquet(path)
                     kept = frame[frame["round"] <= resumed_to].to_dict("records")
                     self._rows[table] = [{str(name): value for name, value in row.items()} for row in kept]
+            self._states = _recorded(folder / "states.npz", resumed_to)
 
     def take(self, event: dict[str, Any]) -> None:
         """Note one event."""
         kind = event["kind"]
         if self._feed is not None:
-            self._feed.take(event)
+            self._feed.take({**event, "status": self._status} if "epsilon_max" in event else event)
         if kind == "states":
             for name, value in event.items():
                 if name not in ("kind", "round"):
@@ -87,6 +89,15 @@ class FileRecorder:
             with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
                 np.savez(file, **self.states())  # type: ignore[arg-type]
             os.replace(partial, self.folder / "states.npz")
+
+
+def _recorded(path: Path, rounds: int) -> dict[str, list[np.ndarray]]:
+    """The states of the first ``rounds`` rounds, one row a round; nothing where they were not all recorded."""
+    if not rounds or not path.exists():
+        return {}
+    with np.load(path) as file:
+        rows = {name: list(file[name][:rounds]) for name in file.files}
+    return rows if all(len(kept) == rounds for kept in rows.values()) else {}
 
 
 def write_frame(frame: pd.DataFrame, path: Path, note: dict[str, str]) -> None:

@@ -87,7 +87,7 @@ class Client(BaseModel):
     """One client's privacy loss against its budget."""
 
     client: int
-    unit: str = Field(description="A client has one account for each unit; they are never added up.")
+    unit: str = Field(description="What two neighbouring data sets differ in: record, or client (a whole data set).")
     epsilon: float | None = Field(description="null: infinite, there is no noise.")
     epsilon_text: str
     budget: float | None = Field(description="null: there is none.")
@@ -149,7 +149,8 @@ class Overview(Answer):
     """One number a client, for drawing all of them."""
 
     by: str
-    values: list[float | None]
+    status: str = Field(description="claimed as soon as one client's ε is; else guaranteed.")
+    values: list[float | None] = Field(description="To six decimals, an ε and its share of the budget rounded up.")
     conditions: list[int] = Field(description="Positions in condition_names.")
     condition_names: list[str]
 
@@ -165,6 +166,7 @@ class Series(BaseModel):
 class Metrics(Answer):
     """What was measured by round. Long series are thinned out."""
 
+    status: str = Field(description="Whether every ε in the series is guaranteed, or claimed.")
     released: Series
     diagnostics: Series
     timing: Series

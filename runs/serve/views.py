@@ -66,7 +66,7 @@ def summary(board: Board) -> answers.Summary:
     facts, accounts = board.facts, board.accounts
     worst = int(np.argmax(accounts.epsilon))
     middle = int(np.argsort(accounts.epsilon, kind="stable")[(len(accounts.epsilon) - 1) // 2])
-    status = "claimed" if "claimed" in accounts.status else facts.status
+    status = _status(board)
     budget, share = float(accounts.budget.max()), accounts.share
     counted = np.bincount(board.condition, minlength=len(CONDITIONS))
     return answers.Summary(
@@ -98,6 +98,11 @@ def summary(board: Board) -> answers.Summary:
         diagnostics=_last(board.diagnostics),
         extra={name: number(v) if isinstance(v, float) else v for name, v in board.extra.items()},
     )
+
+
+def _status(board: Board) -> str:
+    """Of all that is said of the run: claimed as soon as one account is."""
+    return "claimed" if "claimed" in board.accounts.status else board.facts.status
 
 
 def _budget_text(budget: float, status: str) -> str:
@@ -201,11 +206,14 @@ def _floor_text(left: float, status: str) -> str:
 def overview(board: Board, by: Measure) -> answers.Overview:
     accounts = board.accounts
     values = board.by_client(np.asarray(getattr(accounts, by), dtype=np.float64))
+    outwards = np.floor if by == "remaining" else np.ceil  # a bound that is rounded stays one
+    rounded = outwards(values * 1e6) / 1e6
     return answers.Overview(
         exact_as_of_round=board.exact_round,
         state=board.state,
         by=by,
-        values=[number(value) if value == value else None for value in np.round(values, 6).tolist()],
+        status=_status(board),
+        values=[number(value) for value in rounded.tolist()],
         conditions=board.condition.tolist(),
         condition_names=list(CONDITIONS),
     )
@@ -215,6 +223,7 @@ def metrics(board: Board) -> answers.Metrics:
     return answers.Metrics(
         exact_as_of_round=board.exact_round,
         state=board.state,
+        status=_status(board),
         released=_series(board.metrics, True, "computed from released models, on held-out records"),
         diagnostics=_series(board.diagnostics, False, _PRIVATE_NOTE),
         timing=_rates(board.timing),

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 import pytest
+from dualfed.actors.async_coordinator import AsyncCoordinator
 from dualfed.actors.client_errors import apart
 from dualfed.actors.loop import ClientFailed
 from dualfed.algorithms.fedspd_dp import FedSPDDP
 from dualfed.algorithms.spade_dfl import SPADEDFL
-from dualfed.runs.simulate import simulate
+from dualfed.privacy.ledger import Ledger
+from dualfed.runs.simulate import resume, simulate
 
 FAULTY = 2
 
@@ -111,6 +114,24 @@ def test_retries_are_bounded_and_then_the_client_is_left_out(kind, request):
     assert result.timing["released"].sum() == sound.timing["released"].sum() - 1
 
 
+@pytest.mark.parametrize("kind", ["small", "graph_run"])
+def test_what_is_said_to_be_spent_by_a_round_is_what_was_charged_until_then(kind, request, tmp_path):
+    """The next round is reserved already when a client of this one tries again."""
+    config = request.getfixturevalue(kind)(evaluate_every=1, policy__on_error="retry")
+    drop = ("name", "mixing_rounds", "final_mixing")
+    parameters = {name: value for name, value in config["method"].items() if name not in drop}
+    chosen = Fails if kind == "small" else FailsOnGraph
+    chosen.asked.clear()
+    config["privacy"] = {"mode": "noise-multiplier", "noise_multiplier": 2.0}
+    result = simulate(config, out=tmp_path / "run", method=chosen(**parameters, times=1))
+    ledger = Ledger.open_readonly(tmp_path / "run" / "ledger.sqlite")
+    charges, spent = ledger.history(), []
+    for t in result.metrics["round"]:
+        accounts = [Counter(c.event for c in charges if c.client == i and c.round <= t) for i in range(7)]
+        spent.append(max(ledger.accountant.epsilon(account, ledger.delta).epsilon for account in accounts))
+    assert result.metrics["epsilon_max"].tolist() == pytest.approx(spent, rel=1e-4)
+
+
 def test_stop_is_the_default(request):
     with pytest.raises(ClientFailed, match="a defect of the client"):
         run(request, "small", 99)
@@ -140,3 +161,43 @@ def test_an_asynchronous_client_that_always_raises_begins_no_more(small):
     assert result.clients["releases"][FAULTY] == 2
     assert result.metrics["errors"].iloc[-1] == 2
     assert result.clients["void"][FAULTY] == 2
+
+
+_NEVER_WORKS = """
+from dataclasses import dataclass
+from dualfed.algorithms.fedspd_dp import FedSPDDP
+
+@dataclass(frozen=True)
+class NeverWorks(FedSPDDP):
+    def local_round(self, state, x0, cohort, gate, t):
+        if 2 in cohort.clients:
+            raise KeyError("a defect of the client")
+        return super().local_round(state, x0, cohort, gate, t)
+"""
+
+
+def test_errors_in_a_row_are_counted_across_a_stop(small, tmp_path, monkeypatch):
+    (tmp_path / "never.py").write_text(_NEVER_WORKS)
+    loops = []
+    original = AsyncCoordinator.__init__
+    monkeypatch.setattr(
+        AsyncCoordinator, "__init__", lambda loop, *a, **k: (original(loop, *a, **k), loops.append(loop))[0]
+    )
+    changes = {
+        "policy__kind": "async",
+        "policy__on_error": "skip",
+        "policy__retries": 3,
+        "time__compute": "exponential",
+    }
+    config = small(method__participants=7, method__rounds=30, **changes)
+    config["method"]["name"] = f"{tmp_path / 'never.py'}:NeverWorks"
+
+    def stop(event):
+        if event["kind"] == "error":
+            loops[-1].request_stop()
+
+    simulate(config, out=tmp_path / "run", listen=stop)
+    result = resume(tmp_path / "run")
+    assert result.ending == "completed"
+    assert result.metrics["errors"].iloc[-1] == 4
+    assert result.clients["releases"][FAULTY] == 4

@@ -15,6 +15,7 @@ import pytest
 from dualfed.actors import job as job_module
 from dualfed.actors.cluster import local_cluster
 from dualfed.actors.planning import Noise, make_plan
+from dualfed.algorithms.dp_fedavg import DPFedAvg
 from dualfed.algorithms.problems import make_problem
 from dualfed.algorithms.registry import make_method, method_class, method_names
 from dualfed.algorithms.scaffold import Scaffold
@@ -122,6 +123,39 @@ def test_a_round_of_several_noised_steps_costs_what_one_release_may(calibration)
     if calibration == "classic":
         assert one == pytest.approx(np.sqrt(2 * np.log(1.25 / 1e-4)) / 0.1)
     assert gaussian_epsilon(1e-4, np.sqrt(5) / several) <= 0.1 * (1 + 1e-9)
+
+
+@dataclass(frozen=True)
+class Scheduled(DPFedAvg):
+    """Noise by a schedule of its own."""
+
+    factor: float = 2.0
+
+    def noise_growth(self, t):
+        return self.factor ** (t - 1)
+
+
+def test_every_event_of_a_schedule_states_the_noise_that_is_added():
+    problem, sizes = make_problem("softmax", 4, 3, 1.0), np.array([50, 50])
+    noise, participants = Noise("noise-multiplier", noise_multiplier=1.5), [np.arange(2)] * 4
+    plan = make_plan(Scheduled(rounds=4), problem, sizes, np.ones(2), participants, noise)
+    assert [event.noise_multiplier for event in plan.events] == plan.multipliers.tolist() == [1.5, 3.0, 6.0, 12.0]
+    # Where arrivals decide, a client's starts are in rounds that nobody knows: which noise is theirs cannot be planned.
+    with pytest.raises(InvalidValue, match="schedule of noise"):
+        make_plan(Scheduled(rounds=4), problem, sizes, np.ones(2), participants, noise, cap=2, arrivals_decide=True)
+
+
+def test_noise_that_falls_is_solved_for_many_different_accounts():
+    """With more accounts than are solved one by one, too: no event of a schedule stands for the others."""
+    problem, clients = make_problem("softmax", 4, 3, 1.0), 60
+    sizes, rounds = np.full(clients, 50), 8
+    draw = np.random.default_rng(1)
+    participants = [np.flatnonzero(draw.random(clients) < 0.5) for _ in range(rounds)]
+    noise, method = Noise("total", epsilon=3.0), Scheduled(rounds=rounds, factor=0.8)
+    plan = make_plan(method, problem, sizes, np.ones(clients), participants, noise)
+    for row in np.unique(plan.planned, axis=0):
+        account = {plan.events[event]: int(row[event]) for event in np.flatnonzero(row)}
+        assert Accountant(rdp=False).bound(account, noise.delta) <= 3.0 * (1 + 1e-9)
 
 
 def test_dp_sgd_costs_no_more_than_an_independent_accountant_says(run_of):

@@ -23,7 +23,7 @@ from dualfed.privacy.events import (
     event_from_json,
 )
 from dualfed.privacy.ledger import Ledger
-from dualfed.privacy.profiles import gaussian_shift, profile
+from dualfed.privacy.profiles import gaussian_epsilon, gaussian_shift, profile
 from scipy.stats import laplace, norm
 
 DELTA = 1e-5
@@ -187,20 +187,38 @@ def test_noise_is_solved_for_every_kind(event):
 
 
 def test_a_client_has_an_account_of_each_unit(tmp_path):
+    """One record is a part of the whole data set: what protects the set costs a record as much, and counts for it."""
     record, client = GaussianEvent(noise_multiplier=2.0), PureEvent.of(0.4, unit="client", status="claimed")
-    both = [SHARED.bound({record: 4}, DELTA), SHARED.bound({client: 4}, DELTA)]
-    ledger = Ledger(tmp_path / "l.sqlite", 2, delta=DELTA, budgets=[both[0] * (1 + 1e-9), math.inf])
+    of_record = replace(client, unit="record")
+    both = [SHARED.bound({record: 4, of_record: 4}, DELTA), SHARED.bound({client: 4}, DELTA)]
+    ledger = Ledger(tmp_path / "l.sqlite", 3, delta=DELTA, budgets=[both[0] * (1 + 1e-9), math.inf, math.inf])
     ledger.register([record, client])
     for round in range(4):
-        ledger.reserve(round, [0, 0, 1], [0, 1, 1])
+        ledger.reserve(round, [0, 0, 1, 2], [0, 1, 1, 0])
     assert [ledger.epsilon(0, unit=unit)[0].epsilon for unit in ("record", "client")] == both
-    assert [ledger.epsilon(0, unit=unit)[0].status for unit in ("record", "client")] == ["guaranteed", "claimed"]
-    assert ledger.epsilon(1, unit="record")[0].epsilon == 0
+    assert [ledger.epsilon(0, unit=unit)[0].status for unit in ("record", "client")] == ["claimed", "claimed"]
+    assert ledger.epsilon(1, unit="record")[0].epsilon == both[1]
+    assert (ledger.epsilon(1)[0].epsilon, ledger.epsilon(1)[0].unit) == (both[1], "client")
+    assert ledger.epsilon(2)[0].status == "guaranteed"
     worst = ledger.epsilon()[0]
     assert (worst.epsilon, worst.unit) == (both[0], "record")
     assert ledger.summary()["unit"] == "record"
     assert ledger.what_if(client, 2, 0)[0].epsilon == SHARED.bound({client: 6}, DELTA)
-    # The record-level account is at its budget; the client-level one is not, and goes on.
+    assert ledger.what_if(record, 2, 0)[0].epsilon == SHARED.bound({record: 6, of_record: 4}, DELTA)
+    # The record-level account is at its budget, and a release of either unit would pass it.
     assert ledger.reserve(4, [0], 0)[1]
-    assert not ledger.reserve(5, [0], 1)[1]
+    assert ledger.reserve(5, [0], 1)[1]
+    ledger.close()
+
+
+@pytest.mark.parametrize("kind", [None, "gaussian", "zcdp", "rdp"])
+def test_a_budget_holds_for_a_record_whatever_units_the_releases_have(kind, tmp_path):
+    """Gaussians of both units, as many as are granted: as a test between two data sets that differ in one record they are
+    one Gaussian of √(Σ μ²)."""
+    budget = 3.0
+    ledger = Ledger(tmp_path / "l.sqlite", 1, delta=DELTA, budgets=[budget], filter=kind)
+    ledger.register([GaussianEvent(noise_multiplier=4.0, unit=unit) for unit in ("record", "client")])
+    granted = sum(len(ledger.reserve(round, [0], round % 2)[0]) for round in range(60))
+    assert granted > 0
+    assert gaussian_epsilon(DELTA, math.sqrt(granted) / 4.0) <= budget * (1 + 1e-9)
     ledger.close()

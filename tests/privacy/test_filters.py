@@ -142,11 +142,16 @@ def test_what_a_filter_cannot_bound_is_refused():
     assert not admits(filter_of("gaussian", events, 0.0), [0, 0, 0, 1])
 
 
-def test_units_have_a_sum_each():
+def test_what_protects_a_whole_data_set_counts_for_a_record_of_it():
     events = [GaussianEvent(noise_multiplier=1.0), GaussianEvent(noise_multiplier=1.0, unit="client")]
-    made = filter_of("gaussian", events, gaussian_epsilon(DELTA, 1.0) * (1 + 1e-9))
-    assert admits(made, [1, 1])
-    assert not admits(made, [2, 0])
+    for kind in KINDS:
+        # Of all that is spent, one more release of either unit is too much.
+        budget = gaussian_epsilon(DELTA, math.sqrt(2)) * (1 + 1e-9) if kind != "rdp" else 8.0
+        made = filter_of(kind, events, budget)
+        most = int(made.releases_left(0, np.zeros(2, int), np.array([1, 0])))
+        assert most >= 1
+        assert all(admits(made, [most - k, k]) for k in range(most + 1))
+        assert not any(admits(made, [most + 1 - k, k]) for k in range(most + 2))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
@@ -44,6 +45,20 @@ def test_epsilon_after_more_rounds(standing):
     assert ahead.status.tolist() == ["guaranteed", "claimed", "guaranteed", "guaranteed"]
     assert ahead.round == 5
     assert outlook(standing, Question(rounds=0)).epsilon[0] == gaussian_epsilon(DELTA, math.sqrt(5) / 4)
+
+
+def test_releases_of_both_units_count_for_a_record(tmp_path):
+    with closing(Ledger(tmp_path / "l.sqlite", 1, delta=DELTA, budgets=[3.0])) as ledger:
+        ledger.register([GAUSS, replace(GAUSS, unit="client")])
+        for t in range(1, 5):
+            ledger.reserve(t, [0], t % 2)
+        with closing(Replica.open(ledger.path)) as replica:
+            ahead = outlook(Standing.of(replica), Question())
+        fits = ahead.rounds[0]
+        assert ahead.unit[0] == "record"
+        assert ahead.epsilon[0] == gaussian_epsilon(DELTA, math.sqrt(4 + fits) / 4)
+        refused = [bool(ledger.reserve(5 + k, [0], 0)[1]) for k in range(int(fits) + 1)]
+        assert refused == [False] * int(fits) + [True]
 
 
 def test_another_noise(standing):

@@ -64,9 +64,10 @@ def test_limits():
     assert noise_for({GAUSS: 500}, GAUSS, 1, 1.0, DELTA) == math.inf
     assert noise_for({}, GAUSS, 0, 1.0, DELTA) == 0
     assert noise_for({}, GAUSS, 5, math.inf, DELTA) == 0
-    # Another unit is another account.
+    # What protects a whole data set counts for a record of it; the ledger refuses both alike.
     client = replace(GAUSS, unit="client")
-    assert rounds_left({client: 500}, GAUSS, 1.0, DELTA) == rounds_left({}, GAUSS, 1.0, DELTA) > 0
+    assert rounds_left({client: 500}, GAUSS, 1.0, DELTA) == rounds_left({GAUSS: 500}, client, 1.0, DELTA) == 0
+    assert rounds_left({client: 3}, GAUSS, 2.0, DELTA) == rounds_left({GAUSS: 3}, GAUSS, 2.0, DELTA) > 0
     for wrong in ({"budget": -1.0}, {"budget": math.nan}, {"delta": 0.0}):
         with pytest.raises(InvalidValue):
             rounds_left({}, GAUSS, **{"budget": 1.0, "delta": DELTA, **wrong})

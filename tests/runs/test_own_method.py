@@ -63,6 +63,30 @@ def test_its_noise_is_what_its_bound_asks_for(own):
     assert result.summary["status"] == "guaranteed"
 
 
+@pytest.mark.parametrize(
+    ("wrong", "right", "words"),
+    [
+        ("unit=self.unit, status=self.status", 'unit="client"', "for one record, and its event"),
+        ("unit=self.unit, status=self.status", 'status="claimed"', "that is claimed"),
+        ("GaussianEvent(unit", "PureEvent(unit", "says nothing of"),
+        ("problem.gradient_bound / sizes)", 'problem.gradient_bound / sizes, noise="radial")', "adds radial noise"),
+        ("GaussianEvent(unit", "SubsampledEvent(rate=0.1, unit", "releases 2 values in round 1"),
+        ("GaussianEvent(unit", "PureEvent(unit", "releases 2 values in round 1"),
+    ],
+)
+def test_a_run_refuses_an_event_that_is_not_about_what_the_method_does(wrong, right, words, tmp_path):
+    """Before anything is charged: the ledger would print ε without the word claimed, for another unit, or too small."""
+    text = _example().replace("import GaussianEvent", "import GaussianEvent, PureEvent, SubsampledEvent")
+    assert wrong in text
+    if "2 values" in words:
+        noise = "radial" if "Pure" in right else "gaussian"
+        text = text.replace("bound / sizes)", f'bound / sizes, parts=2, noise="{noise}")')
+    (tmp_path / "wrong.py").write_text(text.replace(wrong, right), encoding="utf-8")
+    for mode in ({"mode": "total", "epsilon": 3.0}, {"mode": "none"}):
+        with pytest.raises(InvalidValue, match=words):
+            simulate({**_tables(f"{tmp_path / 'wrong.py'}:NoisyGradient"), "privacy": mode}, keep=False)
+
+
 def test_a_run_names_its_file_and_is_found_from_anywhere(own, tmp_path, monkeypatch):
     result = simulate(_tables(own), out=tmp_path / "run")
     assert result.config["method"]["name"] == own

@@ -6,6 +6,7 @@ import errno
 import shutil
 import subprocess
 
+import numpy as np
 import pytest
 from dualfed.actors import loop
 from dualfed.errors import DualfedError, InvalidValue, RunBroken
@@ -183,6 +184,16 @@ def test_an_interrupt_while_a_run_is_prepared_leaves_nothing(tmp_path, monkeypat
     assert list(tmp_path.iterdir()) == []
     monkeypatch.undo()
     assert simulate(CONFIG, out=tmp_path / "run").ending == "completed"
+
+
+def test_recorded_states_have_a_row_for_every_round_of_a_run_that_was_cut_off(broken_off, tmp_path):
+    exact = {"record_states": True, "privacy": {"mode": "none"}, "method": {**CONFIG["method"], "batches": "full"}}
+    folder = broken_off(**exact)
+    gone_on = resume(folder)
+    whole = simulate({**CONFIG, **exact}, out=tmp_path / "whole")
+    for name, rows in whole.states.items():
+        assert len(rows) == 14
+        np.testing.assert_array_equal(gone_on.states[name], rows)
 
 
 def test_recorded_private_states_are_their_owners_alone(tmp_path):

@@ -29,7 +29,7 @@ function drawChart([title, source, names, words]) {
   box.querySelector(".note").textContent = series.private ? "not private: computed from private data" : "";
   const values = found.map((name) => series.columns[name]), plot = box.querySelector(".plot");
   const latest = values.map((column) => words(column.at(-1))).join(", ");
-  const claimed = title.startsWith("ε") && $("run-what").textContent.endsWith("claimed") ? " (claimed)" : "";
+  const claimed = title.startsWith("ε") && told.status === "claimed" ? " (claimed)" : "";
   box.querySelector("b").textContent = latest + claimed;
   plot.setAttribute("role", "img");
   plot.setAttribute("aria-label", rounds.length ? `${title} by round: ${latest}${claimed} at round ${rounds.at(-1)}` : `${title}: nothing measured yet`);

@@ -118,7 +118,7 @@ function tip(client) {
   box.hidden = client < 0;
   if (client < 0) return;
   picked = client;
-  const status = $("run-what").textContent.endsWith("claimed") ? " (claimed)" : "";
+  const status = told.status === "claimed" ? " (claimed)" : "";
   const value = told.values[client], amount = value == null ? (told.by === "epsilon" ? "ε = ∞, no noise" : "no budget") : told.by === "share" ? `${(100 * value).toFixed(1)} % of budget` : told.by === "remaining" ? `ε left ${left(value)}` : `ε spent ${bound(value)}`;
   box.textContent = `Client ${client}: ${amount}${status}, ${told.condition_names[told.conditions[client]]}`;
   const [x, y] = places[client];

@@ -129,12 +129,14 @@ def test_metrics_keep_the_private_apart(http):
     assert told["released"]["columns"]["round"] == [0, 2, 4, 6, 8, 10, 12]
 
 
-def test_topology_overview_and_events(http):
+def test_topology_overview_and_events(http, ledger):
     topology = get(http, "/api/topology")
     assert topology["server"]
     assert len(topology["positions"]) == 8
     assert all(0 <= x <= 1 and 0 <= y <= 1 for x, y in topology["positions"])
-    assert len(get(http, "/api/overview", by="epsilon")["values"]) == 8
+    drawn, exact = get(http, "/api/overview", by="epsilon"), ledger.frame()["epsilon"]
+    assert drawn["status"] == "guaranteed"
+    assert all(0 <= shown - epsilon <= 2e-6 for shown, epsilon in zip(drawn["values"], exact, strict=True))
     events = get(http, "/api/events")
     assert events["events"][-1]["kind"] == "ended"
     assert get(http, "/api/events", since=events["last"] + 1)["events"] == []
@@ -288,6 +290,8 @@ def test_a_claimed_loss_is_never_without_the_word(tmp_path):
     config = {**CONFIG, "method": {**CONFIG["method"], "state": "paper"}}
     simulate(config, out=tmp_path / "paper")
     with Ledger.connect(tmp_path / "paper", load=1) as ledger:
+        told = [event for event in ledger.subscribe(0) if "epsilon_max" in event]
+        assert {event["status"] for event in told} == {"claimed"}
         app = create_app(Watch(ledger), tmp_path / "paper", None)
         with TestClient(app, base_url="http://127.0.0.1") as http:
             for row in get(http, "/api/clients")["clients"]:
@@ -298,5 +302,8 @@ def test_a_claimed_loss_is_never_without_the_word(tmp_path):
             assert "claimed" in told["largest"]["text"]
             assert "claimed" in told["median"]["text"]
             assert told["sentence"].startswith("claimed, not guaranteed")
+            assert (
+                get(http, "/api/metrics")["status"] == get(http, "/api/overview", by="epsilon")["status"] == "claimed"
+            )
             for line in http.get("/metrics").text.splitlines():
                 assert not line.startswith("dualfed_epsilon") or 'status="claimed"' in line
