@@ -1,14 +1,14 @@
 """What asking a run's ledger costs the run: the same job with and without questions, one after the other.
 
-    python benchmarks/ledger_load.py                       # 3 × 20 s of 100 questions a second each to actor, journal, HTTP
+    python benchmarks/ledger_load.py                       # 12 × 5 s of 100 questions a second each to actor, journal, HTTP
     python benchmarks/ledger_load.py --seconds 10 --ways journal
     python benchmarks/ledger_load.py --ways http           # questions by GET, of a `dualfed serve` that it starts
 
-A job of many short rounds runs on Ray for ``--seconds``, again and again: quiet, asked, quiet, asked … Askers are processes
-of their own; each asks at its rate by the clock, whatever the answers take, so a slow answer shows and does not thin out
-the questions. Printed: rounds a second with and without, their ratio, questions, failures, and the slowest answer. Then
-the rate doubles until an answer fails or the askers fall behind: the highest rate answered without failures.
-Run it on a quiet machine; the ratio of one pair is noise.
+A job of many short rounds runs on Ray. An asker, a process of its own, is quiet and asks in turn, ``--seconds`` each; a
+server that answers it is halted meanwhile, so that all its work counts. It asks by the clock, whatever the answers take, so
+a slow answer shows and does not thin out the questions. Printed: rounds a second with and without, by the run's own feed,
+their ratio, questions, failures, and the slowest answer. Then the rate doubles until an answer fails or the asker falls
+behind: the highest rate answered without failures. Run it on a quiet machine; the ratio of one pair is noise.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import http.client
 import json
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -27,6 +28,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 WAYS = ("actor", "journal", "http")
 CLIENTS = 100
@@ -46,13 +49,15 @@ _ROUNDS = 300_000  # more than all stretches take: the run must not end before t
 
 @dataclass(frozen=True)
 class Asked:
-    """What one asker saw: questions answered, failures, the slowest answer in seconds, how far it fell behind."""
+    """What an asker saw: questions answered, failures, the slowest answer in seconds, how far it fell behind, and when it
+    was quiet and when it asked, ``[pairs, 3]``: Unix times of the quiet stretch's begin, the asked one's begin and its end."""
 
     answered: int
     failures: int
     slowest_s: float
     late_s: float
     words: str = ""
+    stretches: tuple[tuple[float, float, float], ...] = ()
 
 
 def job(rounds: int) -> dict[str, Any]:
@@ -108,6 +113,11 @@ class Run:
                 return int(json.loads(line)["round"])
         return 0
 
+    def walls(self) -> np.ndarray:
+        """When each round ended, Unix times."""
+        with open(self.folder / "events.jsonl", "rb") as file:
+            return np.array([json.loads(line)["wall"] for line in file if b'"kind":"round"' in line])
+
     def going(self) -> bool:
         return self._process.poll() is None
 
@@ -116,8 +126,6 @@ class Run:
 
     def end(self) -> None:
         """Stop it by its process id: Ctrl-C first, so that its cluster goes with it."""
-        import signal
-
         if self.going():
             self._process.send_signal(signal.SIGINT)
             try:
@@ -127,32 +135,43 @@ class Run:
                 self._process.wait()
 
 
-def ask(way: str, target: str, address: str, rate: float, seconds: float, told: Any) -> None:
-    """Ask at ``rate`` questions a second for ``seconds``; put an ``Asked`` into the queue ``told``."""
+def ask(way: str, target: str, address: str, rate: float, seconds: float, pairs: int, server: int, told: Any) -> None:
+    """Be quiet and ask at ``rate`` questions a second, ``seconds`` each and so many times; put an ``Asked`` into ``told``.
+
+    ``server`` is the process of whoever answers and does nothing else, which is halted while it is quiet; 0 for none.
+    """
     try:
         question = _question(way, target, address)
+        question(0)  # connected, and its first answer computed
     except Exception as error:
         told.put(Asked(0, 1, 0.0, 0.0, f"{type(error).__name__}: {error}"))
         return
-    question(0)  # connected, and its first answer computed
     answered = failures = 0
     slowest = late = 0.0
-    words = ""
-    began = time.perf_counter()
-    for k in range(int(rate * seconds)):
-        due = began + k / rate
-        if (wait := due - time.perf_counter()) > 0:
-            time.sleep(wait)
-        late = max(late, time.perf_counter() - due)
-        sent = time.perf_counter()
-        try:
-            question(k)
-            answered += 1
-        except Exception as error:
-            failures += 1
-            words = words or f"{type(error).__name__}: {error}"
-        slowest = max(slowest, time.perf_counter() - sent)
-    told.put(Asked(answered, failures, slowest, late, words))
+    words, stretches = "", []
+    for _ in range(pairs):
+        quiet = time.time()
+        if server:
+            os.kill(server, signal.SIGSTOP)
+        time.sleep(seconds)
+        if server:
+            os.kill(server, signal.SIGCONT)
+        asking, began = time.time(), time.perf_counter()
+        for k in range(int(rate * seconds)):
+            due = began + k / rate
+            if (wait := due - time.perf_counter()) > 0:
+                time.sleep(wait)
+            late = max(late, time.perf_counter() - due)
+            sent = time.perf_counter()
+            try:
+                question(k)
+                answered += 1
+            except Exception as error:
+                failures += 1
+                words = words or f"{type(error).__name__}: {error}"
+            slowest = max(slowest, time.perf_counter() - sent)
+        stretches.append((quiet, asking, time.time()))
+    told.put(Asked(answered, failures, slowest, late, words, tuple(stretches)))
 
 
 def _question(way: str, target: str, address: str) -> Callable[[int], None]:
@@ -161,8 +180,14 @@ def _question(way: str, target: str, address: str) -> Callable[[int], None]:
         connection = http.client.HTTPConnection(target.removeprefix("http://"), timeout=10)
 
         def get(k: int) -> None:
-            connection.request("GET", PATHS[k % len(PATHS)].format(client=k % CLIENTS))
-            answer = connection.getresponse()
+            path = PATHS[k % len(PATHS)].format(client=k % CLIENTS)
+            try:
+                connection.request("GET", path)
+                answer = connection.getresponse()
+            except ConnectionError:  # it was idle for too long, as every client's may be
+                connection.close()
+                connection.request("GET", path)
+                answer = connection.getresponse()
             answer.read()
             if answer.status != 200:
                 raise RuntimeError(f"status {answer.status}")
@@ -182,45 +207,30 @@ def _question(way: str, target: str, address: str) -> Callable[[int], None]:
 
 
 @contextlib.contextmanager
-def served(folder: str) -> Iterator[str]:
-    """The address of a `dualfed serve` of the run, ended by its own process id."""
+def served(folder: str) -> Iterator[tuple[str, int]]:
+    """The address and the process of a `dualfed serve` of the run, ended by its own process id."""
     command = [sys.executable, "-m", "dualfed", "serve", folder]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
     try:
-        yield server.stdout.readline().split()[-1].rstrip("/")
+        yield server.stdout.readline().split()[-1].rstrip("/"), server.pid
     finally:
         server.kill()
         server.wait()
 
 
-def stretch(run: Run, ways: dict[str, str], rate: float, seconds: float) -> tuple[float, dict[str, Asked]]:
-    """(rounds a second, what each way's asker saw) over ``seconds``; the server runs only while it is asked."""
-    with served(ways["http"]) if "http" in ways else contextlib.nullcontext("") as address:
-        return _stretch(run, {**ways, "http": address} if address else ways, rate, seconds)
-
-
-def _stretch(run: Run, ways: dict[str, str], rate: float, seconds: float) -> tuple[float, dict[str, Asked]]:
-    context = multiprocessing.get_context("spawn")
-    askers = {}
-    for way, target in ways.items():
+def stretches(run: Run, way: str, rate: float, seconds: float, pairs: int) -> Asked:
+    """What an asker of its own process saw; a server runs beside it where the way needs one."""
+    with served(str(run.folder)) if way == "http" else contextlib.nullcontext((str(run.folder), 0)) as (target, server):
+        context = multiprocessing.get_context("spawn")
         told = context.Queue()
-        process = context.Process(target=ask, args=(way, target, run.address(), rate, seconds, told))
+        process = context.Process(target=ask, args=(way, target, run.address(), rate, seconds, pairs, server, told))
         process.start()
-        askers[way] = process, told
-    if askers:
-        time.sleep(5)  # they start and connect; what that costs is not what is measured
-    first, began = run.rounds(), time.perf_counter()
-    if askers:
-        seen = {way: told.get(timeout=seconds * 4 + 120) for way, (_, told) in askers.items()}
-        for process, _ in askers.values():
-            process.join()
-    else:
-        time.sleep(seconds)
-        seen = {}
+        seen: Asked = told.get(timeout=2 * seconds * pairs + 120)
+        process.join()
     if not run.going():
         raise RuntimeError("the run ended before its stretches did; shorten them")
-    return (run.rounds() - first) / (time.perf_counter() - began), seen
+    return seen
 
 
 def say(way: str, seen: Asked, rate: float) -> str:
@@ -233,36 +243,43 @@ def say(way: str, seen: Asked, rate: float) -> str:
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--seconds", type=float, default=20.0, help="of each stretch")
+    options.add_argument("--seconds", type=float, default=5.0, help="of each stretch")
     options.add_argument("--rate", type=float, default=100.0, help="questions a second of each way")
-    options.add_argument("--pairs", type=int, default=3, help="quiet and asked stretches of each way")
+    options.add_argument("--pairs", type=int, default=12, help="quiet and asked stretches of each way")
     options.add_argument("--ways", nargs="*", default=list(WAYS), choices=WAYS)
     options.add_argument("--no-highest", action="store_true", help="leave out the search for the highest rate")
     given = options.parse_args()
     with tempfile.TemporaryDirectory(prefix="dualfed-load-") as folder:
         run = Run(Path(folder))
         try:
-            targets = dict.fromkeys(given.ways, str(run.folder))
-            print(f"{os.cpu_count()} cores, {CLIENTS} clients, {given.seconds:g} s a stretch", flush=True)
-            for way, target in targets.items():
-                measure(run, way, target, given)
+            print(f"{os.cpu_count()} cores, {CLIENTS} clients, {given.pairs} × {given.seconds:g} s asked", flush=True)
+            for way in given.ways:
+                measure(run, way, given)
         finally:
             run.end()
 
 
-def measure(run: Run, way: str, target: str, given: argparse.Namespace) -> None:
+def measure(run: Run, way: str, given: argparse.Namespace) -> None:
     """One way: pairs of stretches, then the highest rate."""
+    seen = stretches(run, way, given.rate, given.seconds, given.pairs)
+    print(say(way, seen, given.rate), flush=True)
+    walls = run.walls()
     quiet, asked = [], []
-    for _ in range(given.pairs):
-        quiet.append(stretch(run, {}, 0, given.seconds)[0])
-        rounds, seen = stretch(run, {way: target}, given.rate, given.seconds)
-        asked.append(rounds)
-        print(say(way, seen[way], given.rate), flush=True)
-    ratios = ", ".join(f"{one / other:.3f}" for one, other in zip(asked, quiet))
-    print(f"{way}: {sum(quiet) / len(quiet):.1f} rounds/s quiet, {sum(asked) / len(asked):.1f} asked; ratios {ratios}")
+    for first, middle, last in seen.stretches:
+        quiet.append(((first <= walls) & (walls < middle)).sum() / (middle - first))
+        asked.append(((middle <= walls) & (walls < last)).sum() / (last - middle))
+    if not quiet:
+        return
+    ratios = np.array(asked) / np.array(quiet)
+    error = ratios.std(ddof=1) / len(ratios) ** 0.5 if len(ratios) > 1 else float("nan")
+    print(
+        f"{way}: {np.mean(quiet):.1f} rounds/s quiet, {np.mean(asked):.1f} asked; ratio {np.mean(asked) / np.mean(quiet):.3f} "
+        f"(mean of pairs {ratios.mean():.3f} ± {error:.3f})",
+        flush=True,
+    )
     rate, best = given.rate, 0.0
     while not given.no_highest and rate <= _HIGHEST_RATE:
-        seen = stretch(run, {way: target}, rate, min(given.seconds, 10.0))[1][way]
+        seen = stretches(run, way, rate, min(given.seconds, 5.0), 1)
         print(say(way, seen, rate), flush=True)
         if seen.failures or seen.late_s > _LATE_S:
             break

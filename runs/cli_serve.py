@@ -93,6 +93,9 @@ def _link(host: str, sock: socket.socket, token: str | None) -> str:
 def _answer(app: Asgi, sock: socket.socket) -> None:
     import uvicorn
 
+    from ..actors.priority import stand_back
+
+    stand_back()  # and with this thread all those that it starts
     config = uvicorn.Config(
         app,
         log_level="warning",
