@@ -17,7 +17,7 @@ from ..errors import InvalidValue
 if TYPE_CHECKING:
     from .serve.access import Asgi
 
-_LOAD = 0.2
+_LOAD = 0.05  # of a core, for computing ε; a run on the same machine should hardly feel that it is watched
 """The share of one core that keeping ε up to date may take."""
 _NICENESS = 10
 """Where the machine is busy, the run comes first."""
