@@ -20,14 +20,13 @@ from .job import LedgerSpec
 from .ledger_desk import LedgerDesk
 from .ledger_port import LedgerPort
 from .nodes import on_node
-from .priority import stand_back
 
 if TYPE_CHECKING:
     from ..privacy.ledger import Grants, Refusal
 
 _QUESTIONS = "questions"
 _QUERY_THREADS = 4
-_QUESTIONS_LOAD = 0.05
+_QUESTIONS_LOAD = 0.03
 _SWITCH_S = 0.0005
 _NAME_TAKEN_S = 10.0
 
@@ -64,7 +63,6 @@ class LedgerActor:
         with self._opening:
             if self._desk is None:
                 self._desk = LedgerDesk(self._folder, load=_QUESTIONS_LOAD)
-        stand_back()
         answer = self._desk.ask(question, **arguments)
         if question == "about" and answer["state"] == "unknown":  # the driver is on another machine, and this is alive
             answer["state"] = "running"

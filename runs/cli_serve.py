@@ -17,7 +17,7 @@ from ..errors import InvalidValue
 if TYPE_CHECKING:
     from .serve.access import Asgi
 
-_LOAD = 0.05  # of a core, for computing ε; a run on the same machine should hardly feel that it is watched
+_LOAD = 0.03  # of a core, for computing ε; a run on the same machine should hardly feel that it is watched
 """The share of one core that keeping ε up to date may take."""
 _NICENESS = 10
 """Where the machine is busy, the run comes first."""
@@ -93,9 +93,6 @@ def _link(host: str, sock: socket.socket, token: str | None) -> str:
 def _answer(app: Asgi, sock: socket.socket) -> None:
     import uvicorn
 
-    from ..actors.priority import stand_back
-
-    stand_back()  # and with this thread all those that it starts
     config = uvicorn.Config(
         app,
         log_level="warning",

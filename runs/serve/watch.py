@@ -15,7 +15,7 @@ from ...errors import DualfedError
 from .board import Accounts, Board, Facts, State
 from .fold import Fold
 
-_INTERVAL_S = 0.4
+_INTERVAL_S = 1.0
 _UNWATCHED_S = 5.0
 _FORGET_S = 15.0
 
@@ -40,7 +40,7 @@ class Source(Protocol):
 
 
 class Watch:
-    """A thread that reads ``source`` at most every 0.4 s; what computing ε may take, ``source`` limits itself.
+    """A thread that reads ``source`` at most every second; what computing ε may take, ``source`` limits itself.
 
     When nobody asked for a while it looks every five seconds only. ``board`` is the newest board.
     """
