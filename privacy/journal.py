@@ -27,6 +27,7 @@ from .journal_entries import JournalDamaged as JournalDamaged
 from .journal_entries import JournalUnwritable as JournalUnwritable
 from .journal_entries import Kind, Replay, Rows, chain, genesis
 from .journal_entries import Transaction as Transaction
+from .journal_log import log_size
 
 T = TypeVar("T")
 
@@ -56,23 +57,6 @@ def _end(connection: sqlite3.Connection, readonly: bool) -> None:
         if not readonly:
             connection.execute("PRAGMA user_version = 0")
     connection.close()
-
-
-def _log_size(path: Path) -> int:
-    log = path.with_name(f"{path.name}-wal")
-    return log.stat().st_size if log.exists() else 0
-
-
-def sweep(path: Path | str) -> None:
-    """Take away the empty log and its index that readers leave beside a journal whose writer has ended.
-
-    SQLite removes them only where the last connection to close is one that may write. For callers who keep writers out: were
-    one killed between the look at the log and that close, its log would be folded in for it, and the file be refused.
-    """
-    path = Path(path)
-    if path.is_file() and path.with_name(f"{path.name}-wal").exists() and not _log_size(path):
-        with contextlib.suppress(sqlite3.Error), contextlib.closing(sqlite3.connect(path, timeout=0)) as db:
-            db.execute("PRAGMA user_version").fetchone()
 
 
 class Journal:
@@ -129,7 +113,7 @@ class Journal:
         except sqlite3.OperationalError as error:
             # A folder where not even the shared-memory file can be made: then nobody writes there either.
             db.close()
-            if _log_size(path):
+            if log_size(path):
                 raise JournalUnwritable(path, f"{error}, and its write-ahead log holds charges") from None
             db = sqlite3.connect(uri + "&immutable=1", uri=True, isolation_level=None, check_same_thread=False)
         except sqlite3.DatabaseError as error:
@@ -323,7 +307,7 @@ class Journal:
     def _check_log(self) -> None:
         """Refuse a file whose writer did not end, and whose write-ahead log is gone."""
         for (version,) in self._read("PRAGMA user_version"):
-            if version == _BEING_WRITTEN and not _log_size(self.path):
+            if version == _BEING_WRITTEN and not log_size(self.path):
                 raise JournalDamaged(self.path, "its write-ahead log is missing, and with it its newest charges")
 
     def _load(self, replay: Replay | None) -> None:

@@ -163,7 +163,7 @@ def _carried_out(prepared: Prepared, folder: Path, hear: Listener) -> RunResult:
     from safetensors.numpy import save_file
 
     from ..actors.job import run_inline
-    from ..privacy.journal import sweep
+    from ..privacy.journal_log import sweep
 
     if prepared.config.engine == "inline":
         finished = run_inline(prepared.job, hear)

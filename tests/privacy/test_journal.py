@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from dualfed.errors import DualfedError
 from dualfed.privacy.events import EpochEvent, GaussianEvent
-from dualfed.privacy.journal import Journal, JournalDamaged, JournalUnwritable, sweep
+from dualfed.privacy.journal import Journal, JournalDamaged, JournalUnwritable
+from dualfed.privacy.journal_log import sweep
 
 EVENTS = [GaussianEvent(noise_multiplier=1.0), EpochEvent(noise_multiplier=2.0, rate=0.1, steps=3, contraction=0.9)]
 
