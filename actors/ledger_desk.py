@@ -201,14 +201,17 @@ class LedgerDesk:
     def _reading(self) -> Iterator[Replica]:
         """The replica, as new as the load allows, for this thread alone."""
         with self._lock:
-            began = time.perf_counter()
-            if began - self._refreshed >= self._worked / self._load:
+            began, made = time.perf_counter(), self._replica.accountant.compositions
+            due = began - self._refreshed >= self._worked / self._load
+            if due:
                 self._replica.refresh()
                 self._refreshed, self._worked = began, 0.0
             try:
                 yield self._replica
             finally:
-                self._worked += time.perf_counter() - began
+                # What is answered from memory is no work: however often it is asked for, it puts no refresh off.
+                if due or self._replica.accountant.compositions > made:
+                    self._worked += time.perf_counter() - began
 
     def _delta_of(self, delta: float | None) -> float:
         return self._delta if delta is None else check_delta(delta)

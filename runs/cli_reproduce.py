@@ -22,7 +22,7 @@ def reproduce(
     jobs: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Runs at a time, each in a process; default: the CPUs.")
     ] = None,
-    engine: Annotated[str, typer.Option(metavar="inline|ray", help="Worker processes, or Ray Tune.")] = "inline",
+    engine: Annotated[str, typer.Option(metavar="ray|inline", help="Ray Tune, or worker processes.")] = "inline",
     address: Annotated[
         str | None,
         typer.Option(metavar="ADDRESS", help="Spread the runs over this Ray cluster; its nodes must all see --out."),

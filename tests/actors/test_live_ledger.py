@@ -58,7 +58,7 @@ class Asking:
 
 
 def test_the_actor_answers_while_rounds_go_on(small, tmp_path):
-    config = small(engine="ray", actors__clients_per_actor=4, method__rounds=400, privacy__budget=90.0)
+    config = small(engine="ray", actors__clients_per_actor=4, method__rounds=1200, privacy__budget=300.0)
     rounds, losses, names = [], [], []
     with Asking(config, tmp_path / "run"):
         with Ledger.connect(tmp_path / "run", address="auto") as ledger:

@@ -231,7 +231,7 @@ def test_a_stopped_run_goes_on_at_its_time(slow, tmp_path, monkeypatch):
         ({"time__speeds": [1.0, 0.0]}, "finite numbers > 0"),
         ({"time__online_s": 2.0}, "together, or neither"),
         ({"time__message_drop": 0.5}, "lossy"),
-        ({"time__dropout": 1.0}, "less than 1"),
+        ({"time__dropout": 1.0}, "to below 1"),
     ],
 )
 def test_what_a_person_gets_wrong_is_one_sentence_before_anything_runs(slow, changes, sentence, tmp_path):
