@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import numpy as np
 import pytest
@@ -99,6 +100,10 @@ def test_two_nodes_are_lost_with_their_disks_and_the_run_completes(kind, cluster
     )
     result = simulate(config, out=tmp_path / "run", listen=LoseNodes(cluster, 6, 12))
     assert result.ending == "completed"
+    for _ in range(100):  # the cluster notices by and by that a node is silent
+        if len(nodes()) == 1:
+            break
+        time.sleep(0.1)
     assert len(nodes()) == 1
     lost = result.events[result.events["kind"] == "lost"]
     assert len(lost) >= 2
