@@ -19,6 +19,7 @@ from .cluster import NAMESPACE
 from .job import LedgerSpec
 from .ledger_desk import LedgerDesk
 from .ledger_port import LedgerPort
+from .line import LineGone, LineServer
 from .nodes import on_node
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class LedgerActor:
     """Keeps the ledger in a process of its own. Restarted from its journal if it is lost.
 
     ``call`` is for the coordinator alone. ``ask`` answers anybody, from a copy of the ledger that reads the journal, in
-    threads that share no lock with the charges.
+    threads that share no lock with the charges; ``line`` tells who is on the same machine a shorter way to the same.
     """
 
     def __init__(self, spec: LedgerSpec) -> None:
@@ -49,6 +50,7 @@ class LedgerActor:
         self._ledger = spec.open()
         self._folder = Path(spec.path).parent
         self._desk: LedgerDesk | None = None
+        self._line: LineServer | None = None
         self._opening = threading.Lock()
 
     def call(self, name: str, *arguments: Any) -> Any:
@@ -60,6 +62,9 @@ class LedgerActor:
     @ray.method(concurrency_group=_QUESTIONS)
     def ask(self, question: str, arguments: Mapping[str, Any]) -> Any:
         """One of ``ledger_desk.QUESTIONS``."""
+        return self._answer(question, arguments)
+
+    def _answer(self, question: str, arguments: Mapping[str, Any]) -> Any:
         with self._opening:
             if self._desk is None:
                 self._desk = LedgerDesk(self._folder, load=_QUESTIONS_LOAD)
@@ -67,6 +72,17 @@ class LedgerActor:
         if question == "about" and answer["state"] == "unknown":  # the driver is on another machine, and this is alive
             answer["state"] = "running"
         return answer
+
+    @ray.method(concurrency_group=_QUESTIONS)
+    def line(self) -> str | None:
+        """The name of the line on which askers on this machine get the same answers; None where there can be none."""
+        with self._opening:
+            if self._line is None:
+                try:
+                    self._line = LineServer(self._answer)
+                except (LineGone, OSError):
+                    return None
+            return self._line.name
 
 
 def whereabouts(spec: LedgerSpec) -> dict[str, str]:

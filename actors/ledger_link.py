@@ -15,6 +15,7 @@ from ..errors import InvalidValue
 from .cluster import NAMESPACE
 from .ledger_actor import actor_name, result
 from .ledger_desk import LedgerGone
+from .line import Line, LineGone
 
 _PREFIX = actor_name("")
 _ASK_S = 10.0
@@ -22,7 +23,7 @@ _REACH_S = 5.0
 
 
 class LedgerLink:
-    """Asks the ledger's actor of one run by its name.
+    """Asks the ledger's actor of one run by its name: on its line where this is the same machine, else through Ray.
 
     Args:
         address: the cluster's, as ``HOST:PORT``, ``ray://HOST:PORT`` or ``auto``; None where this process is connected.
@@ -35,27 +36,56 @@ class LedgerLink:
 
     def __init__(self, address: str | None, run: str, auth: str | None = None) -> None:
         self._address = address or "this process's cluster"
+        self._line: Line | None = None
         self._own = _connect(address, auth)
         try:
             self._actor, self.name = _find(run, self._address)
+            self._line = self._dial()
         except BaseException:
             self.close()
             raise
 
+    @property
+    def near(self) -> bool:
+        """Whether questions go on the line: the actor is on this machine."""
+        return self._line is not None
+
     def ask(self, question: str, **arguments: Any) -> Any:
         """The answer of the run's ``LedgerDesk``. Raises LedgerGone, and what the desk raises."""
+        line = self._line
+        if line is not None:
+            try:
+                return line.ask(question, arguments)
+            except LineGone:
+                self._line = None
+        answer = self._call(self._actor.ask, question, arguments)
+        if line is not None:  # the actor was lost, and is there again
+            self._line = self._dial()
+        return answer
+
+    def close(self) -> None:
+        """Leave the cluster, if this link joined it."""
+        if self._line is not None:
+            self._line.close()
+        if self._own:
+            ray.shutdown()
+            self._own = False
+
+    def _dial(self) -> Line | None:
+        name = self._call(self._actor.line)
         try:
-            return result(self._actor.ask.remote(question, arguments))
+            return None if name is None else Line(name)
+        except LineGone:  # another machine, another container, another user
+            return None
+
+    def _call(self, method: Any, *arguments: Any) -> Any:
+        """What a method of the actor returned, through Ray."""
+        try:
+            return result(method.remote(*arguments))
         except RayActorError:
             raise LedgerGone(
                 f"the ledger {self.name} at {self._address} is gone: its run is over; read the run's folder instead"
             ) from None
-
-    def close(self) -> None:
-        """Leave the cluster, if this link joined it."""
-        if self._own:
-            ray.shutdown()
-            self._own = False
 
 
 def _connect(address: str | None, auth: str | None) -> bool:

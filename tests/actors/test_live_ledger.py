@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
 from dualfed.actors.cluster import local_cluster
-from dualfed.actors.ledger_actor import NAMESPACE, actor_name
+from dualfed.actors.ledger_actor import NAMESPACE, RayLedger, actor_name, start_ledger
+from dualfed.actors.ledger_desk import LedgerGone
+from dualfed.actors.ledger_link import LedgerLink
+from dualfed.actors.line import LineGone
 from dualfed.errors import InvalidValue
 from dualfed.privacy.ledger import Ledger as Journalled
 from dualfed.runs.ledger_client import Ledger
@@ -96,19 +101,17 @@ def same_journal_as_without_questions(config, tmp_path):
     asked.close()
 
 
-def test_a_charge_does_not_wait_for_a_question(tmp_path):
-    """A question that never ends blocks its own thread; charges go on beside it."""
+@pytest.fixture
+def beside(tmp_path):
+    """A ledger of five clients and three rounds, started as a run does: what it was told to open, and its actor."""
     import ray
     from dualfed.actors.job import LedgerSpec
-    from dualfed.actors.ledger_actor import RayLedger, start_ledger
     from dualfed.actors.plan import Plan
     from dualfed.privacy.events import EpochEvent
 
-    event = EpochEvent(noise_multiplier=1.0, rate=0.1, steps=5, contraction=0.9)
-    everyone = np.arange(5)
     plan = Plan(
-        [everyone] * 3,
-        [event],
+        [np.arange(5)] * 3,
+        [EpochEvent(noise_multiplier=1.0, rate=0.1, steps=5, contraction=0.9)],
         np.ones(1),
         np.ones(5),
         1e-5,
@@ -121,19 +124,76 @@ def test_a_charge_does_not_wait_for_a_question(tmp_path):
     facts = {"method": "m", "status": "guaranteed", "unit": "record", "mode": "none", "run": "beside"}
     spec = LedgerSpec(str(tmp_path / "ledger.sqlite"), 5, plan, facts)
     actor = start_ledger(spec, ray.get_runtime_context().get_node_id())
+    yield spec, actor
+    ray.kill(actor)
+
+
+def charged(actor, round):
+    """The ledger's port, after every client was charged for a round."""
+    port = RayLedger(actor)
+    grants, _ = port.collect(port.reserve(round, np.arange(5), np.zeros(5, np.int64)))
+    assert len(grants) == 5
+    return port
+
+
+def test_a_charge_does_not_wait_for_a_question(beside):
+    """A question that never ends blocks its own thread; charges go on beside it."""
+    import ray
+
+    spec, actor = beside
+    slow = [actor.ask.remote("what_if", {"rounds": 10 + k, "budget": 50.0}) for k in range(3)]
+    for t in (1, 2, 3):
+        charged(actor, t)
+    assert ray.get(actor.ask.remote("summary", {})).releases in (0, 5, 10, 15)
+    assert all(answer.delta == 1e-5 for answer in ray.get(slow))
+    again = start_ledger(spec, ray.get_runtime_context().get_node_id())
+    assert ray.get(again.ask.remote("summary", {})).releases == 15, "the one before gave way, its charges stand"
+    ray.kill(again)
+
+
+def newest(link, releases):
+    """The answers of a link once they are of so many releases: a copy may be behind for a moment."""
+    deadline = time.monotonic() + 60
+    while (summary := link.ask("summary")).releases != releases and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return summary
+
+
+@pytest.mark.parametrize("machine", ["same", "other"])
+def test_answers_are_the_same_on_the_line_and_through_ray_also_after_a_loss(beside, monkeypatch, machine):
+    _, actor = beside
+    port = charged(actor, 1)
+    if machine == "other":
+        monkeypatch.setattr("dualfed.actors.ledger_link.Line", unreachable)
+    link = LedgerLink(None, "beside")
     try:
-        port = RayLedger(actor)
-        slow = [actor.ask.remote("what_if", {"rounds": 10 + k, "budget": 50.0}) for k in range(3)]
-        for t in (1, 2, 3):
-            grants, _ = port.collect(port.reserve(t, everyone, np.zeros(5, np.int64)))
-            assert len(grants) == 5
-        assert ray.get(actor.ask.remote("summary", {})).releases in (0, 5, 10, 15)
-        assert all(answer.delta == 1e-5 for answer in ray.get(slow))
-        again = start_ledger(spec, ray.get_runtime_context().get_node_id())
-        assert ray.get(again.ask.remote("summary", {})).releases == 15, "the one before gave way, its charges stand"
-        ray.kill(again)
+        assert link.near is (machine == "same")
+        first = newest(link, 5)
+        assert link.ask("spent", client=2).epsilon == first.epsilon > 0
+        with pytest.raises(InvalidValue, match="client"):
+            link.ask("spent", client=5)
+        os.kill(port.process(), signal.SIGKILL)
+        assert link.ask("summary").epsilon == first.epsilon, "the restarted ledger answers from its journal"
+        assert link.near is (machine == "same")
+        charged(actor, 2)
+        assert newest(link, 10).epsilon > first.epsilon
     finally:
-        ray.kill(actor)
+        link.close()
+
+
+def unreachable(name):
+    raise LineGone(f"{name} is on another machine")
+
+
+def test_a_link_says_when_the_ledger_has_gone(beside):
+    import ray
+
+    _, actor = beside
+    charged(actor, 1)
+    link = LedgerLink(None, "beside")
+    ray.kill(actor)
+    with pytest.raises(LedgerGone, match="its run is over"):
+        newest(link, -1)
 
 
 def test_nobody_there_is_one_sentence(tmp_path):
