@@ -20,7 +20,7 @@ the account must be chosen at the start and not after the fact.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -95,6 +95,15 @@ class Filter:
             after = (account + middle * growth)[None]
             fits, fails = (middle, fails) if self._within(after, self._limits[[client]])[0] else (fits, middle)
         return fits
+
+    def holds(self, account: Mapping[Event, int], client: int = 0) -> bool:
+        """Whether an account is within the client's limit, whether or not its events were taken in before."""
+        costs = [(count, *self._cost(event)) for event, count in account.items() if count]
+        if math.isinf(self._budgets[client]) or not costs:
+            return True
+        spent = np.sum([count * cost for count, cost, _ in costs], axis=0)
+        infinite = math.fsum(count * chance for count, _, chance in costs)
+        return bool((spent <= self._limits[client] * (1 + _SUMMING)).any() and infinite <= _INFINITE * self._delta)
 
     def _within(self, accounts: Counts, limits: Floats) -> Flags:
         good = ~(accounts[:, self._boundless] > 0).any(axis=1)

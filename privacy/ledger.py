@@ -7,6 +7,7 @@ number is never used twice, also not after a void or a restart: noise keyed by i
 from __future__ import annotations
 
 import json
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +27,8 @@ from .journal import Journal, JournalDamaged, Transaction
 __all__ = ["Charge", "Grants", "Ledger", "Refusal", "Remaining"]
 
 Floats = NDArray[np.float64]
+
+_DELTAS_KEPT = 32
 
 
 class Ledger:
@@ -96,14 +99,15 @@ class Ledger:
         self.events: list[Event] = []
         self.accountant = accountant or Accountant(rdp=False)
         self._envelope: Envelope | Filter = Envelope(self.accountant, self.delta, self.budgets)
-        if facts["filter"] is not None:
-            self._envelope = Filter(facts["filter"], self.accountant, self.delta, self.budgets)
+        self.filter: FilterKind | None = facts["filter"]
+        if self.filter is not None:
+            self._envelope = Filter(self.filter, self.accountant, self.delta, self.budgets)
         self._table: Ints = np.zeros((n, 8), np.int64)
         self._granted: Ints = np.zeros(n, np.int64)
         self._joined: Ints = np.zeros(n, np.int64)
         self._voided: set[tuple[int, int]] = set()
         self._known: dict[tuple[bytes, float, Unit | None], Epsilon] = {}
-        self._shown: dict[tuple[float, Unit | None], Floats] = {}
+        self._shown: OrderedDict[tuple[float, Unit | None], Floats] = OrderedDict()
 
     def _finish(self, facts: Mapping[str, Any]) -> None:
         for name, value in facts.items():
@@ -251,7 +255,7 @@ class Ledger:
             chosen = np.array([self.client(c) for c in ([clients] if isinstance(clients, int) else clients)], int)
         accounts, account_of = np.unique(self._table[chosen], axis=0, return_inverse=True)
         losses = [self._loss(row, delta, unit) for row in accounts]
-        shown = self._shown.setdefault((delta, unit), np.zeros(self.n_clients))
+        shown = self._shown_at(delta, unit)
         answers = []
         for client, index in zip(chosen.tolist(), account_of.reshape(-1).tolist()):
             found = losses[index]
@@ -348,6 +352,16 @@ class Ledger:
             nothing = self.accountant.epsilon({}, delta)
             self._known[key] = max(losses, key=lambda loss: loss.epsilon, default=nothing)
         return self._known[key]
+
+    def _shown_at(self, delta: float, unit: Unit | None = None) -> Floats:
+        """ε as shown before at this δ, shape [n_clients]; forgotten where many others were asked for since."""
+        floor = self._shown.pop((delta, unit), None)
+        if floor is None:
+            floor = np.zeros(self.n_clients)
+        self._shown[delta, unit] = floor
+        if len(self._shown) > _DELTAS_KEPT:
+            self._shown.popitem(last=False)
+        return floor
 
     def _as_account(self, row: Ints) -> dict[Event, int]:
         return {self.events[e]: int(row[e]) for e in np.flatnonzero(row)}

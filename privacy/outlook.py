@@ -16,12 +16,11 @@ from ..errors import InvalidValue
 from .accountants import Accountant, account_for, check_delta
 from .answers import Floats, Outlook
 from .events import Event
+from .filters import FilterKind
 from .grants import Ints
+from .keeping import MOST_ROUNDS, Keeps, keeper, limit_of, most_that_fit
 from .replica import Replica, distinct_rows
 
-MOST_ROUNDS = 2**20
-"""No more rounds than these are looked for; an account that still fits counts as endless."""
-_ROUNDING = 1e-9  # as the ledger keeps budgets: an ε planned to equal one is within
 _NOISE_STEP = math.log(1.001)
 _MOST_NOISE = 1e9
 
@@ -55,7 +54,7 @@ class Standing:
     """What the clients' accounts are at one moment: copied, so that it can be looked at while the ledger goes on.
 
     ``table`` and ``latest`` [C, E]: releases so far and in the last round; ``budgets`` [C] at the ledger's own ``kept``;
-    ``free`` [C]: participations left of the caps, or None.
+    ``free`` [C]: participations left of the caps, or None; ``filter``: what keeps the budgets where it is not the account.
     """
 
     clients: Ints
@@ -67,6 +66,7 @@ class Standing:
     kept: float
     round: int
     transaction: int
+    filter: FilterKind | None = None
 
     @staticmethod
     def of(replica: Replica, client: int | None = None) -> Standing:
@@ -82,11 +82,15 @@ class Standing:
             replica.delta,
             replica.round,
             replica.transaction,
+            replica.filter,
         )
 
 
 def outlook(standing: Standing, question: Question, delta: float | None = None) -> Outlook:
     """The answer for every client of ``standing`` at ``delta``, by default the ledger's own.
+
+    Where the ledger keeps a filter, the rounds that fit and the noise are those that the filter would let pass with the
+    budget; ``epsilon`` is the account of what is released by then, which is at most that.
 
     Raises InvalidValue: δ out of range, or without a budget that holds at this δ where one is needed.
     """
@@ -95,7 +99,7 @@ def outlook(standing: Standing, question: Question, delta: float | None = None) 
     accountant = Accountant(rdp=False)
     # Budgets enter the grouping by their bits: equal accounts with equal budgets have equal answers.
     rows, place = distinct_rows(np.column_stack([standing.table, standing.latest, budgets.view(np.int64)]))
-    found = [_answer(standing.events, row, question, at, accountant) for row in rows]
+    found = [_answer(standing, row, question, at, accountant) for row in rows]
     noise, rounds, epsilon = (np.array(values)[place] for values in zip(*(answer[:3] for answer in found)))
     if standing.free is not None and question.rounds is None:
         rounds = np.minimum(rounds, standing.free)
@@ -124,10 +128,10 @@ def _budgets(standing: Standing, question: Question, delta: float) -> Floats:
 
 
 def _answer(
-    events: list[Event], row: Ints, question: Question, delta: float, accountant: Accountant
+    standing: Standing, row: Ints, question: Question, delta: float, accountant: Accountant
 ) -> tuple[float, float, float, str, str]:
     """(noise, rounds, ε, unit, status) of one distinct account; the row is [2E + 1]: releases, last round, budget."""
-    size = len(events)
+    events, size = standing.events, len(standing.events)
     spent = {events[e]: int(row[e]) for e in np.flatnonzero(row[:size])}
     last = {events[e]: int(row[size + e]) for e in np.flatnonzero(row[size : 2 * size])}
     if len({event.unit for event in (*spent, *last)}) > 1:  # all of them count for a record, which decides then
@@ -142,7 +146,7 @@ def _answer(
     more = last if question.noise is None else with_noise(last, question.noise)
     rounds = question.rounds
     if rounds is not None and question.budget is not None:
-        noise = noise_that_fits(spent, last, rounds, budget, delta, accountant)
+        noise = noise_that_fits(spent, last, rounds, keeper(standing.filter, budget, delta, accountant))
         more = with_noise(last, noise) if 0 < noise < math.inf else {}
     elif question.noise is not None:
         noise = question.noise
@@ -150,7 +154,15 @@ def _answer(
     def after(count: int) -> float:
         return accountant.bound(_plus(spent, more, count), delta)
 
-    fits = float(rounds) if rounds is not None else rounds_that_fit(after, budget)
+    if rounds is not None:
+        fits = float(rounds)
+    elif standing.filter is None:
+        fits = rounds_that_fit(after, budget)
+    elif math.isinf(budget):
+        fits = math.inf
+    else:
+        keeps = keeper(standing.filter, budget, delta, accountant)
+        fits = most_that_fit(lambda count: keeps(_plus(spent, more, count)))
     reached = math.nan if not more else after(int(fits)) if math.isfinite(fits) else math.inf
     return noise, fits, max(reached, now.epsilon), unit, status
 
@@ -160,7 +172,7 @@ def rounds_that_fit(after: Callable[[int], float], budget: float) -> float:
 
     ``after`` must not fall. Doubling, then interpolation that halves the bracket every other time.
     """
-    limit = budget * (1 + _ROUNDING)
+    limit = limit_of(budget)
     if math.isinf(budget):
         return math.inf
     low, low_value = 0, after(0)
@@ -184,27 +196,18 @@ def rounds_that_fit(after: Callable[[int], float], budget: float) -> float:
     return float(low)
 
 
-def noise_that_fits(
-    spent: Mapping[Event, int],
-    last: Mapping[Event, int],
-    rounds: int,
-    budget: float,
-    delta: float,
-    accountant: Accountant,
-) -> float:
+def noise_that_fits(spent: Mapping[Event, int], last: Mapping[Event, int], rounds: int, keeps: Keeps) -> float:
     """The smallest noise multiplier, rounded up to 1.001^k, at which ``rounds`` more rounds like ``last`` keep the budget.
 
     ``inf`` where what was spent leaves no room, or next to none; the present noise where no further round is asked for.
     """
-    limit = budget * (1 + _ROUNDING)
     if not rounds:
         return _smallest(last)
 
     def fits(step: int) -> bool:
-        more = with_noise(last, math.exp(step * _NOISE_STEP))
-        return accountant.bound(_plus(spent, more, rounds), delta) <= limit
+        return keeps(_plus(spent, with_noise(last, math.exp(step * _NOISE_STEP)), rounds))
 
-    if accountant.bound(spent, delta) > limit:
+    if not keeps(spent):
         return math.inf
     last_step = math.ceil(math.log(_MOST_NOISE) / _NOISE_STEP)
     step = math.ceil(math.log(max(_smallest(last), 1e-3)) / _NOISE_STEP)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,6 @@ from .events import Event
 from .grants import Charge, Ints
 from .journal import Transaction
 from .ledger import Floats, Ledger
-
-_DELTAS_KEPT = 32
 
 
 class Replica(Ledger):
@@ -34,7 +31,6 @@ class Replica(Ledger):
         super()._begin(path, facts, accountant)
         self.last_round: Ints = np.full(self.n_clients, -1, np.int64)
         self._latest: Ints = np.zeros_like(self._table)
-        self._floors: OrderedDict[float, Floats] = OrderedDict()
         self._void_seen = False
 
     def _widen(self, columns: int) -> None:
@@ -53,8 +49,6 @@ class Replica(Ledger):
     def _discharge(self, clients: Ints, numbers: Ints, events: Ints) -> None:
         super()._discharge(clients, numbers, events)
         self._void_seen = True
-        for floor in self._floors.values():
-            floor[clients] = 0.0
 
     def refresh(self) -> bool:
         """Take in what was written since; whether there was anything. Raises JournalDamaged."""
@@ -141,13 +135,8 @@ class Replica(Ledger):
 
     def _not_below(self, delta: float, epsilon: Floats) -> Floats:
         """ε as shown before where that was more: two grids may differ in the fifth digit, and both are upper bounds."""
-        floor = self._floors.pop(delta, None)
-        if floor is None:
-            floor = np.zeros(self.n_clients)
+        floor = self._shown_at(delta)
         np.maximum(floor, epsilon, out=floor)
-        self._floors[delta] = floor
-        if len(self._floors) > _DELTAS_KEPT:
-            self._floors.popitem(last=False)
         return floor.copy()
 
 

@@ -15,6 +15,7 @@ from dualfed.privacy.ledger import Ledger
 from dualfed.privacy.outlook import Question, Standing, outlook, rounds_that_fit
 from dualfed.privacy.profiles import gaussian_epsilon
 from dualfed.privacy.replica import Replica
+from dualfed.privacy.what_if import client_noise_for, client_rounds_left
 
 GAUSS = GaussianEvent(noise_multiplier=4.0)
 EPOCH = EpochEvent(noise_multiplier=1.0, rate=0.1, steps=5, contraction=0.9, status="claimed")
@@ -91,6 +92,42 @@ def test_the_ledger_refuses_where_what_if_said_so(tmp_path):
     assert granted == left
     replica.close()
     ledger.close()
+
+
+@pytest.mark.parametrize(("kind", "event"), [("gaussian", GAUSS), ("zcdp", GAUSS), ("rdp", EPOCH)])
+def test_under_a_filter_that_many_fit_as_it_lets_pass(kind, event, tmp_path):
+    with closing(Ledger(tmp_path / "l.sqlite", 1, delta=DELTA, budgets=[3.0], filter=kind)) as ledger:
+        ledger.register([event])
+        ledger.reserve(1, [0], 0)
+        with closing(Replica.open(ledger.path)) as replica:
+            standing = Standing.of(replica)
+        left = int(outlook(standing, Question()).rounds[0])
+        spent = ledger.account(0)
+        assert client_rounds_left(ledger, 0, event) == left > 0
+        needed = float(outlook(standing, Question(rounds=2 * left, budget=3.0)).noise[0])
+        assert needed == pytest.approx(client_noise_for(ledger, 0, event, 2 * left), rel=2e-3)
+        assert sum(len(ledger.reserve(t, [0], 0)[0]) for t in range(2, left + 10)) == left
+    free = replace(event, noise_multiplier=needed)
+    for noise in (needed, needed / 1.0011):
+        path = tmp_path / f"{noise}.sqlite"
+        with closing(Ledger(path, 1, delta=DELTA, budgets=[3.0], filter=kind)) as ledger:
+            ledger.register([event, replace(free, noise_multiplier=noise)])
+            ledger.reserve(1, [0] * spent[event], 0)
+            passed = sum(len(ledger.reserve(t, [0], 1)[0]) for t in range(2, 2 * left + 2))
+            assert (passed == 2 * left) is (noise == needed)
+
+
+def test_a_filter_is_asked_about_other_budgets_too(tmp_path):
+    """With the exact account the same releases of epochs would fit longer: amplification is not in this filter."""
+    answers = []
+    for kind in (None, "gaussian"):
+        with closing(Ledger(tmp_path / f"{kind}.sqlite", 1, delta=DELTA, filter=kind)) as ledger:
+            ledger.register([EPOCH])
+            ledger.reserve(1, [0], 0)
+            with closing(Replica.open(ledger.path)) as replica:
+                answers.append(outlook(Standing.of(replica), Question(budget=8.0)).rounds[0])
+                assert math.isinf(outlook(Standing.of(replica), Question()).rounds[0])
+    assert 0 < answers[1] < answers[0]
 
 
 @pytest.mark.parametrize(("rounds", "budget"), [(50, 6.0), (3, 40.0), (500, 3.5)])
