@@ -19,7 +19,7 @@ from .cluster import NAMESPACE
 from .job import LedgerSpec
 from .ledger_desk import LedgerDesk
 from .ledger_port import LedgerPort
-from .line import LineGone, LineServer
+from .line import Extension, LineGone, LineServer
 from .nodes import on_node
 
 if TYPE_CHECKING:
@@ -74,15 +74,15 @@ class LedgerActor:
         return answer
 
     @ray.method(concurrency_group=_QUESTIONS)
-    def line(self) -> str | None:
-        """The name of the line on which askers on this machine get the same answers; None where there can be none."""
+    def line(self) -> Extension | None:
+        """Where askers on this machine get the same answers; None where there can be no line."""
         with self._opening:
             if self._line is None:
                 try:
                     self._line = LineServer(self._answer)
                 except (LineGone, OSError):
                     return None
-            return self._line.name
+            return self._line.extension
 
 
 def whereabouts(spec: LedgerSpec) -> dict[str, str]:

@@ -65,17 +65,18 @@ class LedgerLink:
 
     def close(self) -> None:
         """Leave the cluster, if this link joined it."""
-        if self._line is not None:
-            self._line.close()
+        line, self._line = self._line, None
+        if line is not None:
+            line.close()
         if self._own:
             ray.shutdown()
             self._own = False
 
     def _dial(self) -> Line | None:
-        name = self._call(self._actor.line)
+        extension = self._call(self._actor.line)
         try:
-            return None if name is None else Line(name)
-        except LineGone:  # another machine, another container, another user
+            return None if extension is None else Line(extension)
+        except LineGone:  # another machine, or another container
             return None
 
     def _call(self, method: Any, *arguments: Any) -> Any:

@@ -6,19 +6,19 @@ A call through Ray costs asker and actor half a millisecond of computing each; a
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
-import socket
-import struct
+import sys
 import threading
 from collections.abc import Callable, Mapping
-from multiprocessing.connection import Connection
+from dataclasses import dataclass, field
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Client, Connection, Listener, answer_challenge, deliver_challenge
 from typing import Any
 
 from ..errors import DualfedError
 
 _MOST_ASKERS = 64
-_CREDENTIALS = struct.Struct("3i")  # ucred: process, user, group
+_BROKEN = (EOFError, OSError, AuthenticationError)
 
 Answer = Callable[[str, Mapping[str, Any]], Any]
 
@@ -27,11 +27,19 @@ class LineGone(DualfedError):
     """Nobody answers on the line, or never did from here; ask through Ray."""
 
 
+@dataclass(frozen=True)
+class Extension:
+    """How to reach a line: the name of its socket, which everybody on the machine can see, and the secret of both ends."""
+
+    name: str = field(default_factory=lambda: f"dualfed-{secrets.token_hex(8)}")
+    key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+
+
 class LineServer:
     """Answers questions on a line from threads of its own, each asker in one, as long as this process lives.
 
-    The socket has a random name in Linux's abstract namespace: it leaves nothing behind, no other machine or container
-    reaches it, and who connects must run as the same user, as the kernel says.
+    The socket is in Linux's abstract namespace: it leaves nothing behind, and no other machine reaches it. Each end proves
+    to the other that it knows the key before anything is unpickled.
 
     Args:
         answer: what to answer to a question and its arguments; what it raises is raised where was asked.
@@ -41,31 +49,29 @@ class LineServer:
     """
 
     def __init__(self, answer: Answer) -> None:
-        if not hasattr(socket, "SO_PEERCRED"):
-            raise LineGone("only Linux has such sockets")
-        self.name = f"dualfed-{secrets.token_hex(16)}"
+        self.extension = Extension()
         self._answer = answer
         self._free = threading.Semaphore(_MOST_ASKERS)
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._socket.bind("\0" + self.name)
-        self._socket.listen()
+        self._listener = Listener(_address(self.extension), "AF_UNIX", backlog=16)
         threading.Thread(target=self._accept, name="line", daemon=True).start()
 
     def _accept(self) -> None:
-        while True:
-            try:
-                asker, _ = self._socket.accept()
-            except OSError:  # closed, or out of file descriptors: who is not connected asks through Ray
-                self._socket.close()
-                return
-            if _same_user(asker) and self._free.acquire(blocking=False):
-                threading.Thread(target=self._serve, args=(Connection(asker.detach()),), daemon=True).start()
-            else:
-                asker.close()
+        with self._listener:
+            while True:
+                try:
+                    asker = self._listener.accept()
+                except OSError:  # closed, or out of file descriptors: who is not connected asks through Ray
+                    return
+                if self._free.acquire(blocking=False):
+                    threading.Thread(target=self._serve, args=(asker,), daemon=True).start()
+                else:
+                    asker.close()
 
     def _serve(self, asker: Connection) -> None:
         try:
-            with asker, contextlib.suppress(EOFError, OSError):
+            with asker, contextlib.suppress(*_BROKEN):
+                deliver_challenge(asker, self.extension.key)
+                answer_challenge(asker, self.extension.key)
                 while True:
                     question, arguments = asker.recv()
                     try:
@@ -76,22 +82,16 @@ class LineServer:
         finally:
             self._free.release()
 
-    def close(self) -> None:
-        """Take no more askers; those that are connected stay."""
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
-
 
 class Line:
     """An asker's end. Thread-safe: threads that ask at once have a connection each.
 
     Raises:
-        LineGone: there is no line of that name on this machine for this user.
+        LineGone: there is no such line on this machine.
     """
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, extension: Extension) -> None:
+        self._extension = extension
         self._idle = [self._dial()]
 
     def ask(self, question: str, arguments: Mapping[str, Any]) -> Any:
@@ -120,22 +120,14 @@ class Line:
             self._idle.pop().close()
 
     def _dial(self) -> Connection:
-        if not hasattr(socket, "SO_PEERCRED"):
-            raise LineGone("only Linux has such sockets")
-        own = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            own.connect("\0" + self._name)
-        except OSError as error:
-            own.close()
-            raise LineGone(f"nobody answers there: {error.strerror}") from None
-        # A name is free again once its owner is gone, and what comes over a line is unpickled.
-        if not _same_user(own):
-            own.close()
-            raise LineGone("another user answers there")
-        return Connection(own.detach())
+            return Client(_address(self._extension), "AF_UNIX", self._extension.key)
+        except _BROKEN as error:
+            raise LineGone(f"nobody answers there: {error or 'closed'}") from None
 
 
-def _same_user(peer: socket.socket) -> bool:
-    """Whether the process at the other end runs as this user."""
-    told = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    return bool(_CREDENTIALS.unpack(told)[1] == os.geteuid())
+def _address(extension: Extension) -> str:
+    """Raises LineGone where the system has no abstract sockets."""
+    if not sys.platform.startswith("linux"):
+        raise LineGone("only Linux has such sockets")
+    return "\0" + extension.name

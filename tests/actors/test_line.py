@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
+from multiprocessing import AuthenticationError, connection
 
 import pytest
-from dualfed.actors.line import Line, LineGone, LineServer
+from dualfed.actors.line import Extension, Line, LineGone, LineServer
 from dualfed.errors import InvalidValue
 
-pytestmark = pytest.mark.skipif(not hasattr(socket, "SO_PEERCRED"), reason="only Linux has such sockets")
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has such sockets")
 
 
 def answer(question, arguments):
@@ -27,14 +28,12 @@ def answer(question, arguments):
 
 @pytest.fixture
 def server():
-    server = LineServer(answer)
-    yield server
-    server.close()
+    return LineServer(answer)
 
 
 @pytest.fixture
 def line(server):
-    line = Line(server.name)
+    line = Line(server.extension)
     yield line
     line.close()
 
@@ -89,14 +88,14 @@ def test_after_ctrl_c_the_next_answer_belongs_to_the_next_question(line):
 
 def test_where_nobody_answers_that_is_said():
     with pytest.raises(LineGone):
-        Line("dualfed-nobody")
+        Line(Extension())
 
 
 SERVE = """
 import sys, time
 from dualfed.actors.line import LineServer
 server = LineServer(lambda question, arguments: question)
-print(server.name, flush=True)
+print(server.extension.name, server.extension.key.hex(), flush=True)
 time.sleep(60)
 """
 
@@ -104,8 +103,8 @@ time.sleep(60)
 def test_an_end_that_was_killed_is_gone():
     with subprocess.Popen([sys.executable, "-c", SERVE], stdout=subprocess.PIPE, text=True) as process:
         try:
-            name = process.stdout.readline().strip()
-            line = Line(name)
+            name, key = process.stdout.readline().split()
+            line = Line(Extension(name, bytes.fromhex(key)))
             assert line.ask("there", {}) == "there"
         finally:
             process.kill()
@@ -113,44 +112,61 @@ def test_an_end_that_was_killed_is_gone():
         with pytest.raises(LineGone):
             line.ask("there", {})
         with pytest.raises(LineGone):
-            Line(name)
+            Line(Extension(name, bytes.fromhex(key)))
 
 
-def test_more_askers_than_there_are_places_are_sent_away(server, monkeypatch):
-    lines = [Line(server.name) for _ in range(64)]
+def test_more_askers_than_there_are_places_are_sent_away(server):
+    lines = [Line(server.extension) for _ in range(64)]
     assert all(line.ask("spent", {}) for line in lines)
-    late = Line(server.name)
     with pytest.raises(LineGone):
-        late.ask("spent", {})
+        Line(server.extension)
     for line in lines:
         line.close()
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:  # places are free again once the other end has seen that they hung up
         try:
-            assert Line(server.name).ask("spent", {}) == {"spent": {}}
+            assert Line(server.extension).ask("spent", {}) == {"spent": {}}
             return
         except LineGone:
             time.sleep(0.05)
     pytest.fail("no place became free")
 
 
-def test_an_answer_from_another_user_is_not_even_read(server, monkeypatch):
-    own = os.geteuid()
-    monkeypatch.setattr(os, "geteuid", lambda: own + 1)
-    with pytest.raises(LineGone, match="another user"):
-        Line(server.name)
+def test_who_does_not_know_the_key_gets_no_answer(server):
+    wrong = replace(server.extension, key=b"guessed")
+    with pytest.raises(LineGone, match="digest"):
+        Line(wrong)
+    assert Line(server.extension).ask("spent", {}) == {"spent": {}}
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can become somebody else")
-def test_another_user_gets_no_answer(server):
-    child = os.fork()
-    if not child:
-        try:
-            os.setuid(65534)
-            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stranger:
-                stranger.connect("\0" + server.name)
-                stranger.settimeout(10)
-                os._exit(0 if stranger.recv(1) == b"" else 1)
-        except BaseException:
-            os._exit(2)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+def test_nothing_is_unpickled_from_who_does_not_know_the_key(server, tmp_path):
+    """What a stranger sends first is taken for the answer to the challenge, and refused."""
+
+    class Touch:
+        def __reduce__(self):
+            return (tmp_path.joinpath("touched").touch, ())
+
+    with connection.Client("\0" + server.extension.name, "AF_UNIX") as stranger:
+        stranger.send(Touch())
+        assert b"CHALLENGE" in stranger.recv_bytes()
+        with contextlib.suppress(EOFError, OSError):
+            assert stranger.recv_bytes() == b"#FAILURE#"
+            stranger.send(Touch())
+            stranger.recv_bytes()
+    assert not (tmp_path / "touched").exists()
+
+
+def test_an_answer_of_who_took_the_name_is_not_unpickled():
+    """A name is free again once its owner is gone, and what comes over a line is unpickled."""
+    extension = Extension()
+    with connection.Listener("\0" + extension.name, "AF_UNIX", authkey=b"another") as impostor:
+
+        def accept():
+            with contextlib.suppress(AuthenticationError):
+                impostor.accept()
+
+        taken = threading.Thread(target=accept)
+        taken.start()
+        with pytest.raises(LineGone):
+            Line(extension)
+        taken.join()
