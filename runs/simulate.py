@@ -257,6 +257,7 @@ def _summary(prepared: Prepared, folder: Path, ending: str, clients: pd.DataFram
         "epsilon_max": float(clients["epsilon"].max()),
         "epsilon_median": float(clients["epsilon"].median()),
         "account": worst["account"],
+        **(_if_stopped(prepared, clients) if ending == "stopped" else {}),
         **({"epsilon_zcdp": float(worst["epsilon_zcdp"])} if np.isfinite(worst["epsilon_zcdp"]) else {}),
         "unit": prepared.method.unit,
         "noise": prepared.config.privacy.noise,
@@ -277,6 +278,21 @@ def _summary(prepared: Prepared, folder: Path, ending: str, clients: pd.DataFram
         "problem": describe_problem(prepared.problem),
         "method_parameters": prepared.config.method,
     }
+
+
+def _if_stopped(prepared: Prepared, clients: pd.DataFrame) -> dict[str, float]:
+    """What the run's ε would have been at its planned end: who decides to stop by what was released has this one.
+
+    What was released is a part of what the whole plan would have released, whatever the part was chosen by. No filter
+    is needed for that, but the account up to a round that depends on the releases is none of theirs.
+    """
+    from .estimate import planned_epsilon
+
+    spent, budgets = float(clients["epsilon"].max()), prepared.job.plan.budgets
+    if not np.isfinite(spent):
+        return {}
+    most = planned_epsilon(prepared) if budgets is None else min(planned_epsilon(prepared), float(np.max(budgets)))
+    return {"epsilon_planned": max(most, spent)}
 
 
 def _time_facts(prepared: Prepared, metrics: pd.DataFrame, clients: pd.DataFrame) -> dict[str, Any]:

@@ -61,6 +61,12 @@ def ending_sentences(result: RunResult) -> list[str]:
             f"Stopped after round {summary['rounds_done']} of {summary['rounds']}. "
             f"Go on with: dualfed resume {result.folder}"
         )
+    if "epsilon_planned" in summary:
+        whole = epsilon_text(summary["epsilon_planned"], summary["status"])
+        said.append(
+            "The ε of the rounds done holds if the stop did not depend on what was released; "
+            f"if it did, that of the whole plan holds, ε = {whole}."
+        )
     return said
 
 

@@ -11,6 +11,7 @@ from dualfed.actors import job as job_module
 from dualfed.errors import InvalidValue
 from dualfed.privacy.ledger import Ledger
 from dualfed.runs.simulate import resume, simulate
+from dualfed.runs.summary import ending_sentences
 
 
 def same_figures(a: pd.DataFrame, b: pd.DataFrame, tolerance: float = 1e-9) -> None:
@@ -159,6 +160,8 @@ def test_a_stopped_run_goes_on_exactly_where_it_was(kind, paper, request, tmp_pa
     stopped = simulate(config, out=tmp_path / "parts", listen=StopAfter(monkeypatch, 5))
     assert stopped.ending == "stopped"
     assert stopped.summary["rounds_done"] == 5
+    assert stopped.epsilon < stopped.summary["epsilon_planned"] == pytest.approx(whole.epsilon, rel=1e-6)
+    assert any("ε of the rounds done holds if the stop did not depend" in said for said in ending_sentences(stopped))
     before = Ledger.open_readonly(tmp_path / "parts" / "ledger.sqlite").participations.sum()
     assert before == stopped.timing["released"].sum(), "what was reserved ahead is voided"
     if paper:
@@ -167,6 +170,7 @@ def test_a_stopped_run_goes_on_exactly_where_it_was(kind, paper, request, tmp_pa
         assert all(path.stat().st_mode & 0o777 == 0o600 for path in private)
     gone_on = resume(tmp_path / "parts")
     assert gone_on.ending == "completed"
+    assert "epsilon_planned" not in gone_on.summary
     assert (gone_on.metrics["epsilon_max"].diff().dropna() >= 0).all()
     assert gone_on.clients["releases"].tolist() == whole.clients["releases"].tolist(), "no round is charged twice"
     assert gone_on.clients["epsilon"].tolist() == pytest.approx(whole.clients["epsilon"].tolist())
