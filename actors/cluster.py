@@ -13,6 +13,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -22,6 +23,8 @@ from .package import staged
 NAMESPACE = "dualfed"
 _PREFIX = "dualfed-"
 _REACH_S = 5.0
+_TRIES = 3
+_NOT_STARTED = ("Starting Ray client server failed", "Proxy failed to Connect to backend")
 _QUIET = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -109,13 +112,7 @@ def connected(address: str, auth: str | None = None) -> Iterator[None]:
         logging.getLogger("ray").setLevel(logging.ERROR)
         try:
             with _own_handlers():
-                ray.init(
-                    address=address,
-                    namespace=NAMESPACE,
-                    runtime_env={"py_modules": [str(package)]},
-                    log_to_driver=False,
-                    logging_level=logging.ERROR,
-                )
+                join(address, runtime_env={"py_modules": [str(package)]})
         except (ray.exceptions.RayError, ConnectionError, RuntimeError, ValueError, OSError) as error:
             raise InvalidValue("--address", address, _refused(error)) from None
         _silence()
@@ -123,6 +120,25 @@ def connected(address: str, auth: str | None = None) -> Iterator[None]:
             yield
         finally:
             ray.shutdown()
+
+
+def join(address: str, **options: Any) -> None:
+    """``ray.init`` of this process at ``address``, quietly and in our namespace. Raises what that raises.
+
+    For every client that comes by ray:// the head forks a process, and now and then one dies of that (a race of gRPC with
+    fork): it is asked for again.
+    """
+    import ray
+
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR, **options)
+            return
+        except ConnectionError as error:
+            if not tries_left or not any(words in str(error) for words in _NOT_STARTED):
+                raise
+            with contextlib.suppress(Exception):
+                ray.shutdown()
 
 
 def cpus() -> int:
@@ -151,6 +167,8 @@ def _check_reachable(address: str) -> None:
 
 def _refused(error: Exception) -> str:
     text = " ".join(str(error).split())
+    if "Traceback (most recent call last)" in text:  # of the other end: its last line says what it was
+        text = str(error).strip().splitlines()[-1].strip()
     if type(error).__name__ == "AuthenticationError" or "uthentication" in text:
         return "the cluster asks for its token; set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH to it"
     if "ersion mismatch" in text:

@@ -12,7 +12,7 @@ import ray
 from ray.exceptions import RayActorError
 
 from ..errors import InvalidValue
-from .cluster import NAMESPACE
+from .cluster import NAMESPACE, join
 from .ledger_actor import actor_name, result
 from .ledger_desk import LedgerGone
 from .line import Line, LineGone
@@ -103,7 +103,7 @@ def _connect(address: str | None, auth: str | None) -> bool:
         Config.initialize("")  # Ray read the mode when it was imported
     logging.getLogger("ray").setLevel(logging.ERROR)
     try:
-        ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR)
+        join(address)
     except Exception as error:  # Ray raises many kinds for an address where nobody answers
         with contextlib.suppress(Exception):
             ray.shutdown()

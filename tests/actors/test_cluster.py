@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 
 import numpy as np
+import psutil
 import pytest
 import ray
 from dualfed.actors.nodes import head_node, nodes
@@ -48,7 +50,14 @@ class LoseNodes:
     def __call__(self, event):
         if event["kind"] == "round" and self._rounds and event["round"] == self._rounds[0]:
             self._rounds.pop(0)
-            self._cluster.remove_node(self._cluster.list_all_nodes()[-1], allow_graceful=False)
+            lost = self._cluster.list_all_nodes()[-1]
+            raylet = next(one.process for one in lost.all_processes["raylet"])
+            there = psutil.Process(raylet.pid).children(recursive=True)
+            self._cluster.remove_node(lost, allow_graceful=False)
+            # Its hosts follow the node by and by; the whole node is gone at once here.
+            for process in there:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
 
 
 def restored(cluster):
@@ -87,7 +96,7 @@ def test_two_nodes_are_lost_with_their_disks_and_the_run_completes(kind, cluster
     """What is lost is the releases of the hosts that were there, in the round in which it is noticed; charges stand."""
     restored(cluster)
     make = request.getfixturevalue(kind)
-    rounds = 24
+    rounds = 150  # they go on while a node is being lost
     changes = {"method__mixing_rounds": 0, "method__final_mixing": 0} if kind == "graph_run" else {}
     config = make(
         engine="ray",
