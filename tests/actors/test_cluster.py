@@ -96,7 +96,7 @@ def test_two_nodes_are_lost_with_their_disks_and_the_run_completes(kind, cluster
     """What is lost is the releases of the hosts that were there, in the round in which it is noticed; charges stand."""
     restored(cluster)
     make = request.getfixturevalue(kind)
-    rounds = 150  # they go on while a node is being lost
+    rounds = 24
     changes = {"method__mixing_rounds": 0, "method__final_mixing": 0} if kind == "graph_run" else {}
     config = make(
         engine="ray",
@@ -105,6 +105,10 @@ def test_two_nodes_are_lost_with_their_disks_and_the_run_completes(kind, cluster
         privacy__mode="noise-multiplier",
         privacy__noise_multiplier=2.0,
         record_states=True,
+        # Rounds that take their time: the run must not be over before the second node is away.
+        time__clock="real",
+        time__compute="constant",
+        time__mean_s=0.5,
         **changes,
     )
     result = simulate(config, out=tmp_path / "run", listen=LoseNodes(cluster, 6, 12))
