@@ -130,6 +130,18 @@ def test_a_filter_is_asked_about_other_budgets_too(tmp_path):
     assert 0 < answers[1] < answers[0]
 
 
+@pytest.mark.parametrize("kind", [None, "gaussian"])
+def test_where_a_cap_ends_the_rounds_epsilon_is_that_of_those_rounds(kind, tmp_path):
+    budgets, caps = [3.0, 3.0, math.inf], [5, 1000, 9]
+    with closing(Ledger(tmp_path / "l.sqlite", 3, delta=DELTA, budgets=budgets, caps=caps, filter=kind)) as ledger:
+        ledger.register([GAUSS])
+        ledger.reserve(1, [0, 1, 2], 0)
+        with closing(Replica.open(ledger.path)) as replica:
+            ahead = outlook(Standing.of(replica), Question())
+    assert ahead.rounds.tolist() == [4.0, 7.0, 8.0]
+    assert ahead.epsilon.tolist() == [gaussian_epsilon(DELTA, math.sqrt(1 + n) / 4) for n in ahead.rounds]
+
+
 @pytest.mark.parametrize(("rounds", "budget"), [(50, 6.0), (3, 40.0), (500, 3.5)])
 def test_the_noise_that_fits_is_the_smallest_on_its_grid(standing, rounds, budget):
     ahead = outlook(standing, Question(rounds=rounds, budget=budget))
