@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import signal
 import subprocess
 import sys
@@ -59,6 +60,22 @@ def test_threads_do_not_get_each_others_answers(line):
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_a_forked_process_and_its_parent_do_not_get_each_others_answers(line):
+    def ask(who):
+        for k in range(200):
+            assert line.ask("spent", {"client": (who, k)}) == {"spent": {"client": (who, k)}}
+
+    ask("before")
+    forked = multiprocessing.get_context("fork").Process(target=ask, args=("forked",))
+    forked.start()
+    try:
+        ask("parent")
+        forked.join(30)
+        assert forked.exitcode == 0
+    finally:
+        forked.kill()
 
 
 def test_a_slow_question_keeps_only_its_own_thread_waiting(line):
