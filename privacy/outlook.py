@@ -39,7 +39,7 @@ class Question:
     budget: float | None = None
 
     def __post_init__(self) -> None:
-        if self.rounds is not None and not 0 <= self.rounds <= MOST_ROUNDS:
+        if self.rounds is not None and not (0 <= self.rounds <= MOST_ROUNDS and self.rounds == int(self.rounds)):
             raise InvalidValue("rounds", self.rounds, f"give a whole number from 0 to {MOST_ROUNDS}")
         if self.noise is not None and not 0 < self.noise < math.inf:
             raise InvalidValue("noise", self.noise, "give a noise multiplier, a finite number above 0")
