@@ -153,6 +153,14 @@ def test_the_noise_that_fits_is_the_smallest_on_its_grid(standing, rounds, budge
         assert outlook(standing, Question(rounds=rounds, noise=z)).epsilon[client] <= budget * (1 + 1e-9)
 
 
+@pytest.mark.parametrize("budget", [1e6, 1e9, 1e300])
+def test_a_vast_budget_takes_next_to_no_noise(standing, budget):
+    ahead = outlook(standing, Question(rounds=5, budget=budget))
+    assert (ahead.noise[:2] > 0).all()
+    assert (ahead.noise[:2] < 1e-2).all()
+    assert (ahead.epsilon[:2] <= budget * (1 + 1e-9)).all()
+
+
 def test_where_the_budget_is_spent_no_noise_is_enough(standing):
     ahead = outlook(standing, Question(rounds=5, budget=0.5))
     assert np.isinf(ahead.noise[:2]).all()
