@@ -107,9 +107,9 @@ class Line:
         try:
             connection.send((question, arguments))
             answered, said = connection.recv()
-        except (EOFError, OSError) as error:
+        except Exception as error:  # gone, or an answer that cannot be unpickled here: Ray knows how to tell of it
             connection.close()
-            raise LineGone(f"nobody answers there any more: {error or 'closed'}") from None
+            raise LineGone(f"no answer comes from there any more: {error or 'closed'}") from None
         except BaseException:  # Ctrl-C between question and answer: the next one must not get this one's
             connection.close()
             raise

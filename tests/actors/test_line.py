@@ -19,7 +19,16 @@ from dualfed.errors import InvalidValue
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has such sockets")
 
 
+class Unreadable(Exception):
+    def __init__(self, one, two):
+        super().__init__("of two")
+
+
 def answer(question, arguments):
+    if question == "unreadable":
+        raise Unreadable(1, 2)
+    if question == "unwritable":
+        return lambda: question
     if question == "refuse":
         raise InvalidValue("client", arguments["client"], "clients are numbered 0 to 6")
     if question == "later":
@@ -44,6 +53,14 @@ def test_a_question_is_answered_and_an_error_raised_as_it_was(line):
     with pytest.raises(InvalidValue, match="client"):
         line.ask("refuse", {"client": 7})
     assert line.ask("spent", {"client": 4}) == {"spent": {"client": 4}}, "an error ends no line"
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("question", ["unreadable", "unwritable"])
+def test_what_no_line_can_carry_is_asked_for_elsewhere(line, question):
+    with pytest.raises(LineGone):
+        line.ask(question, {})
+    assert line.ask("spent", {}) == {"spent": {}}
 
 
 def test_threads_do_not_get_each_others_answers(line):
