@@ -182,7 +182,7 @@ def rounds_that_fit(after: Callable[[int], float], budget: float) -> float:
         low, low_value = high, high_value
         if high > MOST_ROUNDS:
             return math.inf
-        high *= 2
+        high = min(2 * high, MOST_ROUNDS + 1)
         high_value = after(high)
     halve = False
     while high - low > 1:

@@ -11,6 +11,7 @@ import pytest
 from dualfed.errors import InvalidValue
 from dualfed.privacy.accountants import Accountant
 from dualfed.privacy.events import EpochEvent, GaussianEvent
+from dualfed.privacy.keeping import MOST_ROUNDS, most_that_fit
 from dualfed.privacy.ledger import Ledger
 from dualfed.privacy.outlook import Question, Standing, outlook, rounds_that_fit
 from dualfed.privacy.profiles import gaussian_epsilon
@@ -183,7 +184,7 @@ def test_budgets_hold_at_their_own_delta_alone(standing):
     assert (outlook(standing, Question(budget=3.0), 1e-7).rounds[:2] >= 0).all()
 
 
-@pytest.mark.parametrize("limit", [0, 1, 2, 3, 17, 1000, 65537])
+@pytest.mark.parametrize("limit", [0, 1, 2, 3, 17, 1000, 65537, MOST_ROUNDS, MOST_ROUNDS + 1, 3 * MOST_ROUNDS // 2])
 def test_the_search_for_rounds(limit):
     asked = []
 
@@ -191,5 +192,6 @@ def test_the_search_for_rounds(limit):
         asked.append(n)
         return math.sqrt(n)
 
-    assert rounds_that_fit(after, math.sqrt(limit) + 1e-6) == limit
+    expected = limit if limit <= MOST_ROUNDS else math.inf
+    assert rounds_that_fit(after, math.sqrt(limit) + 1e-6) == most_that_fit(lambda n: n <= limit) == expected
     assert len(asked) < 2 * math.log2(limit + 2) + 12
