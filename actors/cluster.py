@@ -102,7 +102,7 @@ def connected(address: str, auth: str | None = None) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    _check_reachable(address)
+    check_reachable(address)
     if auth is not None and "RAY_AUTH_MODE" not in os.environ:
         from ray import _raylet
 
@@ -149,8 +149,8 @@ def cpus() -> int:
     return max(1, int(resources.get("CPU", 1)))
 
 
-def _check_reachable(address: str) -> None:
-    """Say at once that nobody listens there; Ray itself would try for a minute."""
+def check_reachable(address: str) -> None:
+    """Say at once that nobody listens there; Ray itself would try for a minute. Raises InvalidValue."""
     host, separator, port = address.removeprefix("ray://").partition("/")[0].rpartition(":")
     if address in ("auto", "local") or not separator:
         if address != "auto":
@@ -160,8 +160,9 @@ def _check_reachable(address: str) -> None:
         raise InvalidValue("--address", address, "the port must be a number, such as 6379, or 10001 for ray://")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_REACH_S).close()
-    except OSError as error:
-        cure = f"nothing answers there ({error.strerror or error}); start the cluster, or correct the address"
+    except (OSError, ValueError, OverflowError) as error:  # ValueError: what can be no name of a machine
+        reason = getattr(error, "strerror", None) or error
+        cure = f"nothing answers there ({reason}); start the cluster, or correct the address"
         raise InvalidValue("--address", address, cure) from None
 
 

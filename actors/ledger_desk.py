@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import threading
 import time
 from collections.abc import Iterator
@@ -25,7 +26,7 @@ QUESTIONS = ("about", "table", "spent", "summary", "remaining", "history", "what
 
 
 class LedgerGone(DualfedError):
-    """Who answered has ended: the run is over, or its cluster is gone."""
+    """Nobody answers any more: the run is over, its cluster is gone, or the connection was closed."""
 
 
 class LedgerDesk:
@@ -53,6 +54,7 @@ class LedgerDesk:
         self._replica = Replica.open(journal)
         self._n, self._delta = self._replica.n_clients, self._replica.delta
         self._worked, self._refreshed = 0.0, time.perf_counter()
+        self._closed = False
 
     def ask(self, question: str, **arguments: Any) -> Any:
         """The answer to one of ``QUESTIONS``, as the method of that name gives it."""
@@ -194,13 +196,17 @@ class LedgerDesk:
             ]
 
     def close(self) -> None:
+        """Let go of the journal. Nothing can be asked any more."""
         with self._lock:
+            self._closed = True
             self._replica.close()
 
     @contextmanager
     def _reading(self) -> Iterator[Replica]:
         """The replica, as new as the load allows, for this thread alone."""
         with self._lock:
+            if self._closed:
+                raise LedgerGone(f"the journal of {self.folder} was closed here; connect again to ask")
             began, made = time.perf_counter(), self._replica.accountant.compositions
             due = began - self._refreshed >= self._worked / self._load
             if due:
@@ -217,6 +223,10 @@ class LedgerDesk:
         return self._delta if delta is None else check_delta(delta)
 
     def _client(self, client: int) -> int:
-        if not 0 <= client < self._n:
+        try:
+            number = operator.index(client)
+        except TypeError:
+            number = -1
+        if not 0 <= number < self._n:
             raise InvalidValue("client", client, f"clients are numbered 0 to {self._n - 1}")
-        return int(client)
+        return number

@@ -5,21 +5,19 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import socket
 from typing import Any
 
 import ray
 from ray.exceptions import RayActorError
 
 from ..errors import InvalidValue
-from .cluster import NAMESPACE, join
+from .cluster import NAMESPACE, check_reachable, join
 from .ledger_actor import actor_name, result
 from .ledger_desk import LedgerGone
 from .line import Line, LineGone
 
 _PREFIX = actor_name("")
 _ASK_S = 10.0
-_REACH_S = 5.0
 
 
 class LedgerLink:
@@ -37,6 +35,7 @@ class LedgerLink:
     def __init__(self, address: str | None, run: str, auth: str | None = None) -> None:
         self._address = address or "this process's cluster"
         self._line: Line | None = None
+        self._closed = False
         self._own = _connect(address, auth)
         try:
             self._actor, self.name = _find(run, self._address)
@@ -64,7 +63,8 @@ class LedgerLink:
         return answer
 
     def close(self) -> None:
-        """Leave the cluster, if this link joined it."""
+        """Leave the cluster, if this link joined it. Nothing can be asked any more."""
+        self._closed = True
         line, self._line = self._line, None
         if line is not None:
             line.close()
@@ -81,12 +81,28 @@ class LedgerLink:
 
     def _call(self, method: Any, *arguments: Any) -> Any:
         """What a method of the actor returned, through Ray."""
+        if self._left:  # Ray would start a cluster for the question
+            raise self._gone()
         try:
             return result(method.remote(*arguments))
         except RayActorError:
-            raise LedgerGone(
-                f"the ledger {self.name} at {self._address} is gone: its run is over; read the run's folder instead"
-            ) from None
+            raise self._gone() from None
+        except Exception:
+            if self._left:  # while another thread waited for its answer
+                raise self._gone() from None
+            raise
+
+    @property
+    def _left(self) -> bool:
+        """Whether this process is in the cluster no more: this link was closed, or the one that had joined for both."""
+        return self._closed or not ray.is_initialized()
+
+    def _gone(self) -> LedgerGone:
+        if self._left:
+            return LedgerGone(f"the connection to the cluster at {self._address} was closed here; connect again to ask")
+        return LedgerGone(
+            f"the ledger {self.name} at {self._address} is gone: its run is over; read the run's folder instead"
+        )
 
 
 def _connect(address: str | None, auth: str | None) -> bool:
@@ -95,7 +111,7 @@ def _connect(address: str | None, auth: str | None) -> bool:
         return False
     if address is None:
         raise InvalidValue("address", None, "give the cluster's HOST:PORT, as the run's run.json states it")
-    _reach(address)
+    check_reachable(address)
     if auth is not None and "RAY_AUTH_MODE" not in os.environ:
         os.environ["RAY_AUTH_MODE"] = auth
         from ray._raylet import Config  # type: ignore[attr-defined]
@@ -112,21 +128,6 @@ def _connect(address: str | None, auth: str | None) -> bool:
             "--address", address, f"no cluster answers there ({reason}); give that of run.json, from a node of it"
         ) from None
     return True
-
-
-def _reach(address: str) -> None:
-    """Say at once that nobody listens at HOST:PORT; Ray would try for minutes. Raises InvalidValue."""
-    host, separator, port = address.removeprefix("ray://").rpartition(":")
-    if not separator:  # "auto"
-        return
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=_REACH_S).close()
-    except (OSError, ValueError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or error
-        cure = (
-            f"no cluster answers there ({reason}); give the HOST:PORT of the run's run.json, from a node of its cluster"
-        )
-        raise InvalidValue("--address", address, cure) from None
 
 
 def _find(run: str, address: str) -> tuple[Any, str]:

@@ -6,6 +6,7 @@ A call through Ray costs asker and actor half a millisecond of computing each; a
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import sys
 import threading
@@ -84,7 +85,7 @@ class LineServer:
 
 
 class Line:
-    """An asker's end. Thread-safe: threads that ask at once have a connection each.
+    """An asker's end. Thread-safe: threads that ask at once have a connection each, and so has a process that was forked.
 
     Raises:
         LineGone: there is no such line on this machine.
@@ -92,10 +93,13 @@ class Line:
 
     def __init__(self, extension: Extension) -> None:
         self._extension = extension
+        self._process = os.getpid()
         self._idle = [self._dial()]
 
     def ask(self, question: str, arguments: Mapping[str, Any]) -> Any:
         """The answer; raises what the other end raised, and LineGone where that has gone."""
+        if self._process != os.getpid():  # forked: these connections are the other process's, whose answers come there
+            self._idle, self._process = [], os.getpid()
         try:
             connection = self._idle.pop()
         except IndexError:
@@ -103,9 +107,9 @@ class Line:
         try:
             connection.send((question, arguments))
             answered, said = connection.recv()
-        except (EOFError, OSError) as error:
+        except Exception as error:  # gone, or an answer that cannot be unpickled here: Ray knows how to tell of it
             connection.close()
-            raise LineGone(f"nobody answers there any more: {error or 'closed'}") from None
+            raise LineGone(f"no answer comes from there any more: {error or 'closed'}") from None
         except BaseException:  # Ctrl-C between question and answer: the next one must not get this one's
             connection.close()
             raise

@@ -66,7 +66,7 @@ class Left:
     """What one client has left.
 
     ``epsilon``: of its budget, ``inf`` without one; ``participations``: of its cap, None without one; ``rounds``: how
-    many more rounds like its last one its budget allows, ``inf`` without a budget, None before its first release.
+    many more rounds like its last one both of them allow, ``inf`` without either, None before its first release.
     """
 
     client: int
@@ -131,7 +131,8 @@ class Outlook:
     Attributes:
         noise: the noise multiplier of each further release (the smallest where a round has several), ``inf`` where no
             noise would do, NaN for a client that has not released yet: nothing is known then of what its rounds cost.
-        rounds: how many more rounds; ``inf`` without a budget, NaN as above.
+        rounds: how many more rounds; those that fit are at most what a cap leaves, ``inf`` without a budget and a cap;
+            NaN as above.
         epsilon: ε after them, ``inf`` where they have no end, NaN where no noise would do.
         budget: the ε that they were fitted into or that the client has, ``inf`` for none.
     """

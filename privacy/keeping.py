@@ -38,7 +38,7 @@ def most_that_fit(fits: Callable[[int], bool]) -> float:
     while fits(high):
         if high > MOST_ROUNDS:
             return math.inf
-        low, high = high, 2 * high
+        low, high = high, min(2 * high, MOST_ROUNDS + 1)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)

@@ -249,10 +249,7 @@ class Ledger:
         outside (0, 1).
         """
         delta = self.delta if delta is None else check_delta(delta)
-        if clients is None:
-            chosen = np.arange(self.n_clients)
-        else:
-            chosen = np.array([self.client(c) for c in ([clients] if isinstance(clients, int) else clients)], int)
+        chosen = self._chosen(clients)
         accounts, account_of = np.unique(self._table[chosen], axis=0, return_inverse=True)
         losses = [self._loss(row, delta, unit) for row in accounts]
         shown = self._shown_at(delta, unit)
@@ -312,11 +309,10 @@ class Ledger:
     ) -> list[Epsilon]:
         """The loss of the clients (all by default) after ``releases`` more of ``event``, registered or not, in its unit."""
         delta = self.delta if delta is None else check_delta(delta)
-        chosen = range(self.n_clients) if clients is None else [clients] if isinstance(clients, int) else clients
         known: dict[bytes, Epsilon] = {}
         answers = []
-        for client in chosen:
-            row = self._table[self.client(client)]
+        for client in self._chosen(clients).tolist():
+            row = self._table[client]
             if row.tobytes() not in known:
                 account = account_for(self._as_account(row), event.unit)
                 account[event] = account.get(event, 0) + releases
@@ -365,6 +361,13 @@ class Ledger:
 
     def _as_account(self, row: Ints) -> dict[Event, int]:
         return {self.events[e]: int(row[e]) for e in np.flatnonzero(row)}
+
+    def _chosen(self, clients: int | Iterable[int] | None) -> Ints:
+        """The numbers of the clients that were asked about: one, some or, for None, all."""
+        if clients is None:
+            return np.arange(self.n_clients)
+        asked = [clients] if isinstance(clients, (int, np.integer)) else clients
+        return np.array([self.client(client) for client in asked], dtype=np.int64)
 
     def client(self, client: int) -> int:
         """The client's number, if there is such a client. Raises ValueError."""

@@ -39,7 +39,7 @@ class Question:
     budget: float | None = None
 
     def __post_init__(self) -> None:
-        if self.rounds is not None and not 0 <= self.rounds <= MOST_ROUNDS:
+        if self.rounds is not None and not (0 <= self.rounds <= MOST_ROUNDS and self.rounds == int(self.rounds)):
             raise InvalidValue("rounds", self.rounds, f"give a whole number from 0 to {MOST_ROUNDS}")
         if self.noise is not None and not 0 < self.noise < math.inf:
             raise InvalidValue("noise", self.noise, "give a noise multiplier, a finite number above 0")
@@ -97,12 +97,11 @@ def outlook(standing: Standing, question: Question, delta: float | None = None) 
     at = standing.kept if delta is None else check_delta(delta)
     budgets = _budgets(standing, question, at)
     accountant = Accountant(rdp=False)
-    # Budgets enter the grouping by their bits: equal accounts with equal budgets have equal answers.
-    rows, place = distinct_rows(np.column_stack([standing.table, standing.latest, budgets.view(np.int64)]))
+    # Budgets enter the grouping by their bits: equal accounts with equal limits have equal answers.
+    limits = [budgets.view(np.int64)] if standing.free is None else [budgets.view(np.int64), standing.free]
+    rows, place = distinct_rows(np.column_stack([standing.table, standing.latest, *limits]))
     found = [_answer(standing, row, question, at, accountant) for row in rows]
     noise, rounds, epsilon = (np.array(values)[place] for values in zip(*(answer[:3] for answer in found)))
-    if standing.free is not None and question.rounds is None:
-        rounds = np.minimum(rounds, standing.free)
     return Outlook(
         round=standing.round,
         transaction=standing.transaction,
@@ -130,13 +129,15 @@ def _budgets(standing: Standing, question: Question, delta: float) -> Floats:
 def _answer(
     standing: Standing, row: Ints, question: Question, delta: float, accountant: Accountant
 ) -> tuple[float, float, float, str, str]:
-    """(noise, rounds, ε, unit, status) of one distinct account; the row is [2E + 1]: releases, last round, budget."""
+    """(noise, rounds, ε, unit, status) of one distinct account; the row is [2E + 1] or, where there are caps, [2E + 2]:
+    releases, last round, budget, participations left."""
     events, size = standing.events, len(standing.events)
     spent = {events[e]: int(row[e]) for e in np.flatnonzero(row[:size])}
     last = {events[e]: int(row[size + e]) for e in np.flatnonzero(row[size : 2 * size])}
     if len({event.unit for event in (*spent, *last)}) > 1:  # all of them count for a record, which decides then
         spent, last = account_for(spent, "record"), account_for(last, "record")
     budget = float(row[2 * size : 2 * size + 1].view(np.float64)[0])
+    free = math.inf if standing.free is None else float(row[2 * size + 1])
     now = accountant.epsilon(spent, delta)
     if not last:
         return math.nan, math.nan, now.epsilon, now.unit, now.status
@@ -157,12 +158,12 @@ def _answer(
     if rounds is not None:
         fits = float(rounds)
     elif standing.filter is None:
-        fits = rounds_that_fit(after, budget)
+        fits = min(rounds_that_fit(after, budget), free)
     elif math.isinf(budget):
-        fits = math.inf
+        fits = free
     else:
         keeps = keeper(standing.filter, budget, delta, accountant)
-        fits = most_that_fit(lambda count: keeps(_plus(spent, more, count)))
+        fits = min(most_that_fit(lambda count: keeps(_plus(spent, more, count))), free)
     reached = math.nan if not more else after(int(fits)) if math.isfinite(fits) else math.inf
     return noise, fits, max(reached, now.epsilon), unit, status
 
@@ -181,7 +182,7 @@ def rounds_that_fit(after: Callable[[int], float], budget: float) -> float:
         low, low_value = high, high_value
         if high > MOST_ROUNDS:
             return math.inf
-        high *= 2
+        high = min(2 * high, MOST_ROUNDS + 1)
         high_value = after(high)
     halve = False
     while high - low > 1:

@@ -30,6 +30,8 @@ _HOELDER: Floats = hoelder(ORDERS)
 _OCTAVES, _DOTS_PER_OCTAVE = 14, 64
 _FEWEST_CELLS = 32
 _MOST_CELLS = 2**21
+_VAST = 1e7
+"""No grid is fine enough for larger ε, of releases with next to no noise, and they are all one."""
 _UNIT_ROUNDOFF = 2.0**-53
 
 
@@ -45,9 +47,10 @@ def connect_dots(dots: Floats, delta: Floats) -> tuple[Floats, float]:
     """
     width, drop = np.diff(dots), np.diff(delta)
     # α_i (m_i − m_{i−1}) with the chords' slopes m_i and α_i = e^{l_i}, written without e^{l_i}.
-    right = np.append((drop / np.expm1(width))[1:], 0.0)
-    upper = np.maximum(right + drop / np.expm1(-width), 0.0)
-    zero = max(0.0, 1 - delta[0] + 2 * drop[0] / math.expm1(width[0]))
+    with np.errstate(over="ignore"):  # nothing is left of a chord that is 700 wide, where there is next to no noise
+        level = drop / np.expm1(width)
+    upper = np.maximum(np.append(level[1:], 0.0) + drop / np.expm1(-width), 0.0)
+    zero = max(0.0, float(1 - delta[0] + 2 * level[0]))
     # The profile is the same in both directions, so P(L = −l) = e^{−l} P(L = l).
     lower = upper * np.exp(-dots[1:])
     return np.concatenate([lower[::-1], [zero], upper]), float(delta[-1])
@@ -247,6 +250,8 @@ def compose(
     share of about ``tolerance``; the result is an upper bound everywhere.
     """
     bound = _total([loss.sketch for loss in losses], counts)
+    if not chernoff_epsilon(bound.up, math.log(delta or 0.5))[0] <= _VAST:
+        return ComposedLoss(0, 1.0, np.zeros(2), 1.0)
     if delta is not None:
         log_delta = math.log(delta)
         near, order = chernoff_epsilon(bound.up, log_delta)

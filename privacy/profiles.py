@@ -42,6 +42,8 @@ Floats = NDArray[np.float64]
 
 _MANY_ATOMS = 4096
 _KEPT_ATOMS = 128
+_NO_NOISE = 1e8
+"""Shifts beyond which ε is the bound that it is looked for below: it is within 1e-7 of it, and no longer to be computed."""
 _TAIL_SIGMAS = 9.4
 """Losses beyond s²/2 + 9.4 s have less than 1e-20 of the mass of a shift s."""
 
@@ -79,6 +81,8 @@ def gaussian_epsilon(delta: float, mu: float) -> float:
         return 0.0
     # Φ(−x) ≤ exp(−x²/2) bounds the answer from above.
     top = mu * mu / 2 + mu * math.sqrt(-2 * math.log(delta))
+    if mu > _NO_NOISE:
+        return top * (1 + 1e-12)
     root = brentq(lambda e: gaussian_delta(e, mu) - delta, 0.0, top, xtol=1e-13 * top, rtol=1e-13)
     return float(root) * (1 + 1e-12) + 1e-13 * top
 

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.live import Live
 
 from ..actors.ledger_desk import LedgerGone
+from ..actors.run_file import read_run_file, state_of
 from ..errors import InvalidValue
 from ..privacy.accountants import check_delta
 from ..privacy.answers import AccountTable
 from .ledger_client import OVER, Ledger
 from .ledger_views import Pulse, accounts, charges_view, one_client, outlook_view, watch_sentence, watch_view
+
+_OVER = "over"
+"""The state of a run whose ledger has ended, where nobody here knows how."""
 
 
 def open_ledger(run: str, address: str | None, client: int | None, delta: float | None) -> Ledger:
@@ -97,24 +103,34 @@ class _Watch:
         self._ledger, self._client, self._delta, self.top = ledger, client, delta, top
         self.pulse = Pulse()
         self.about = ledger.about()
-        self.table: AccountTable
+        self.table = self._accounts()
 
     @property
     def over(self) -> bool:
-        return self.about["state"] in OVER
+        return self.about["state"] in (*OVER, _OVER)
 
     def look(self) -> None:
-        """Look again; a ledger that has ended with its run leaves what was seen last."""
+        """Look again; a ledger that has ended with its run leaves what was seen last, and its folder may say how."""
         try:
             about = self._ledger.about()
             for event in self._ledger.events(self.pulse.seq):
                 self.pulse.take(event)
-            table = self._ledger.table(self._delta)
+            table = self._accounts()
         except LedgerGone:
-            self.about = {**self.about, "state": "lost"}
+            self.about = {**self.about, "state": _ending(self.about)}
             return
-        self.about = about
-        self.table = table if self._client is None else table.of(self._client)
+        self.about, self.table = about, table
+
+    def _accounts(self) -> AccountTable:
+        table = self._ledger.table(self._delta)
+        return table if self._client is None else table.of(self._client)
+
+
+def _ending(about: dict[str, Any]) -> str:
+    """How a run ended whose ledger has gone, if its folder can be read from here."""
+    content = read_run_file(Path(about.get("folder", "")))
+    state = state_of(content) if content.get("run") == about.get("run") else "unknown"
+    return state if state in OVER else _OVER
 
 
 def _redraw(view: _Watch, console: Console, interval: float) -> None:

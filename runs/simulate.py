@@ -248,16 +248,17 @@ def _summary(prepared: Prepared, folder: Path, ending: str, clients: pd.DataFram
     timing = pd.read_parquet(folder / "timing.parquet") if (folder / "timing.parquet").exists() else pd.DataFrame()
     last = metrics.iloc[-1]
     worst = clients.iloc[int(clients["epsilon"].to_numpy().argmax())]
+    rounds_done = int(timing["round"].max()) if len(timing) else 0
     return {
         **_facts(prepared),
         "ending": ending,
-        "rounds_done": int(timing["round"].max()) if len(timing) else 0,
+        "rounds_done": rounds_done,
         "loss": float(last["loss"]),
         **({"accuracy": float(last["accuracy"])} if "accuracy" in metrics else {}),
         "epsilon_max": float(clients["epsilon"].max()),
         "epsilon_median": float(clients["epsilon"].median()),
         "account": worst["account"],
-        **(_if_stopped(prepared, clients) if ending == "stopped" else {}),
+        **(_if_stopped(prepared, folder, clients, rounds_done) if ending == "stopped" else {}),
         **({"epsilon_zcdp": float(worst["epsilon_zcdp"])} if np.isfinite(worst["epsilon_zcdp"]) else {}),
         "unit": prepared.method.unit,
         "noise": prepared.config.privacy.noise,
@@ -280,19 +281,20 @@ def _summary(prepared: Prepared, folder: Path, ending: str, clients: pd.DataFram
     }
 
 
-def _if_stopped(prepared: Prepared, clients: pd.DataFrame) -> dict[str, float]:
+def _if_stopped(prepared: Prepared, folder: Path, clients: pd.DataFrame, done: int) -> dict[str, float]:
     """What the run's ε would have been at its planned end: who decides to stop by what was released has this one.
 
     What was released is a part of what the whole plan would have released, whatever the part was chosen by. No filter
     is needed for that, but the account up to a round that depends on the releases is none of theirs.
     """
-    from .estimate import planned_epsilon
+    from ..privacy.ledger import Ledger
+    from .whole_plan import whole_epsilon
 
-    spent, budgets = float(clients["epsilon"].max()), prepared.job.plan.budgets
+    spent = float(clients["epsilon"].max())
     if not np.isfinite(spent):
         return {}
-    most = planned_epsilon(prepared) if budgets is None else min(planned_epsilon(prepared), float(np.max(budgets)))
-    return {"epsilon_planned": max(most, spent)}
+    with contextlib.closing(Ledger.open_readonly(folder / "ledger.sqlite")) as ledger:
+        return {"epsilon_planned": max(whole_epsilon(prepared, ledger, done), spent)}
 
 
 def _time_facts(prepared: Prepared, metrics: pd.DataFrame, clients: pd.DataFrame) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
@@ -62,10 +63,11 @@ def ending_sentences(result: RunResult) -> list[str]:
             f"Go on with: dualfed resume {result.folder}"
         )
     if "epsilon_planned" in summary:
-        whole = epsilon_text(summary["epsilon_planned"], summary["status"])
+        whole = f"that of the whole plan holds, ε = {epsilon_text(summary['epsilon_planned'], summary['status'])}"
+        if np.isinf(summary["epsilon_planned"]):
+            whole = "none is known, since clients that drop out begin anew; policy.cap or privacy.budget would bound it"
         said.append(
-            "The ε of the rounds done holds if the stop did not depend on what was released; "
-            f"if it did, that of the whole plan holds, ε = {whole}."
+            f"The ε of the rounds done holds if the stop did not depend on what was released; if it did, {whole}."
         )
     return said
 

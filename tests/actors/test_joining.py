@@ -27,7 +27,7 @@ def head(monkeypatch):
 
     monkeypatch.setattr(ray, "init", init)
     monkeypatch.setattr(ray, "shutdown", lambda: None)
-    monkeypatch.setattr("dualfed.actors.cluster._check_reachable", lambda address: None)
+    monkeypatch.setattr("dualfed.actors.cluster.check_reachable", lambda address: None)
     return fates, tried
 
 

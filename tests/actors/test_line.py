@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import signal
 import subprocess
 import sys
@@ -18,7 +19,16 @@ from dualfed.errors import InvalidValue
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has such sockets")
 
 
+class Unreadable(Exception):
+    def __init__(self, one, two):
+        super().__init__("of two")
+
+
 def answer(question, arguments):
+    if question == "unreadable":
+        raise Unreadable(1, 2)
+    if question == "unwritable":
+        return lambda: question
     if question == "refuse":
         raise InvalidValue("client", arguments["client"], "clients are numbered 0 to 6")
     if question == "later":
@@ -45,6 +55,14 @@ def test_a_question_is_answered_and_an_error_raised_as_it_was(line):
     assert line.ask("spent", {"client": 4}) == {"spent": {"client": 4}}, "an error ends no line"
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("question", ["unreadable", "unwritable"])
+def test_what_no_line_can_carry_is_asked_for_elsewhere(line, question):
+    with pytest.raises(LineGone):
+        line.ask(question, {})
+    assert line.ask("spent", {}) == {"spent": {}}
+
+
 def test_threads_do_not_get_each_others_answers(line):
     wrong = []
 
@@ -59,6 +77,22 @@ def test_threads_do_not_get_each_others_answers(line):
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_a_forked_process_and_its_parent_do_not_get_each_others_answers(line):
+    def ask(who):
+        for k in range(200):
+            assert line.ask("spent", {"client": (who, k)}) == {"spent": {"client": (who, k)}}
+
+    ask("before")
+    forked = multiprocessing.get_context("fork").Process(target=ask, args=("forked",))
+    forked.start()
+    try:
+        ask("parent")
+        forked.join(30)
+        assert forked.exitcode == 0
+    finally:
+        forked.kill()
 
 
 def test_a_slow_question_keeps_only_its_own_thread_waiting(line):

@@ -196,6 +196,44 @@ def test_a_link_says_when_the_ledger_has_gone(beside):
         newest(link, -1)
 
 
+def test_who_asks_after_closing_is_told_so(beside):
+    _, actor = beside
+    charged(actor, 1)
+    link, other = LedgerLink(None, "beside"), LedgerLink(None, "beside")
+    link.close()
+    with pytest.raises(LedgerGone, match="was closed here; connect again"):
+        link.ask("summary")
+    assert newest(other, 5).releases == 5
+    other.close()
+
+
+LEFT = """
+import sys
+import ray
+from dualfed.actors.ledger_desk import LedgerGone
+from dualfed.actors.ledger_link import LedgerLink
+joined, beside = LedgerLink(sys.argv[1], "beside"), LedgerLink(sys.argv[1], "beside")
+joined.close()
+beside._line = None  # as on another machine
+for link in (joined, beside):
+    try:
+        link.ask("summary")
+    except LedgerGone as error:
+        print(error)
+print("a cluster was started" if ray.is_initialized() else "no cluster")
+"""
+
+
+def test_no_cluster_is_started_for_who_asks_after_leaving_one(beside):
+    """Ray connects by itself whoever is not connected, and where it finds no cluster it starts one."""
+    import ray
+
+    address = ray.get_runtime_context().gcs_address
+    done = subprocess.run([sys.executable, "-c", LEFT, address], capture_output=True, text=True, timeout=120)
+    assert done.stdout.count("was closed here; connect again") == 2, done.stderr
+    assert done.stdout.endswith("no cluster\n")
+
+
 def test_nobody_there_is_one_sentence(tmp_path):
     with pytest.raises(InvalidValue, match="no such run goes on"):
         Ledger.connect("nothing", address="auto")

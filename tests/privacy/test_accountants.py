@@ -1,6 +1,7 @@
 import itertools
 import math
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,16 @@ from dp_accounting.pld import pld_pmf
 from dualfed.errors import InvalidValue
 from dualfed.privacy import pld
 from dualfed.privacy.accountants import PLD, RDP, UNAMPLIFIED, ZCDP, Accountant
-from dualfed.privacy.events import EpochEvent, Event, GaussianEvent, IidEvent, IndependentEvent, event_from_json
+from dualfed.privacy.events import (
+    EpochEvent,
+    Event,
+    GaussianEvent,
+    IidEvent,
+    IndependentEvent,
+    LaplaceEvent,
+    SubsampledEvent,
+    event_from_json,
+)
 from dualfed.privacy.profiles import gaussian_delta, gaussian_epsilon, position_shares, profile
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,6 +38,27 @@ def test_worked_example_of_epoch_batches():
     # κ = 0 makes all positions as bad as the worst.
     worst = EpochEvent(noise_multiplier=1.0, rate=50 / 600, steps=5, contraction=0.0)
     assert SHARED.epsilon({worst: 100}, DELTA).epsilon == pytest.approx(6.47, abs=0.005)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        GaussianEvent(noise_multiplier=1.0),
+        EpochEvent(noise_multiplier=1.0, rate=0.3, steps=3, contraction=0.5),
+        SubsampledEvent(noise_multiplier=1.0, rate=0.1, steps=3),
+        LaplaceEvent(noise_multiplier=1.0),
+    ],
+    ids=lambda event: event.kind,
+)
+@pytest.mark.parametrize("count", [1, 3])
+def test_next_to_no_noise_has_a_loss_too(event, count):
+    """No grid holds losses of a billion, and the formulas cancel before that."""
+    account = [{replace(event, noise_multiplier=10.0**-k): count} for k in range(0, 160, 5)]
+    losses = [SHARED.bound(releases, DELTA) for releases in account]
+    assert losses == sorted(losses)
+    assert losses[4] > 1e7
+    assert losses[-1] == math.inf
+    assert SHARED.delta(account[4], 1.0) > 0.01
 
 
 @pytest.mark.parametrize("z", [0.02, 0.5, 1.0, 4.0, 1000.0])

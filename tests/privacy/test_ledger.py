@@ -46,6 +46,8 @@ def test_epsilon_after_n_releases_is_the_closed_form(make):
     losses = [loss.epsilon for loss in ledger.epsilon()]
     assert losses == [gaussian_epsilon(DELTA, math.sqrt(n) / 2) for n in (4, 0, 9, 0)]
     assert ledger.epsilon(2, delta=1e-3)[0].epsilon == gaussian_epsilon(1e-3, 1.5)
+    assert ledger.epsilon(np.int64(2)) == ledger.epsilon([2]) == [ledger.epsilon()[2]]
+    assert ledger.what_if(GAUSS, 1, np.int64(2)) == ledger.what_if(GAUSS, 1, [2])
     summary = ledger.summary()
     assert summary["max"] == losses[2]
     assert summary["client"] == 2

@@ -11,6 +11,7 @@ import pytest
 from dualfed.errors import InvalidValue
 from dualfed.privacy.accountants import Accountant
 from dualfed.privacy.events import EpochEvent, GaussianEvent
+from dualfed.privacy.keeping import MOST_ROUNDS, most_that_fit
 from dualfed.privacy.ledger import Ledger
 from dualfed.privacy.outlook import Question, Standing, outlook, rounds_that_fit
 from dualfed.privacy.profiles import gaussian_epsilon
@@ -130,6 +131,18 @@ def test_a_filter_is_asked_about_other_budgets_too(tmp_path):
     assert 0 < answers[1] < answers[0]
 
 
+@pytest.mark.parametrize("kind", [None, "gaussian"])
+def test_where_a_cap_ends_the_rounds_epsilon_is_that_of_those_rounds(kind, tmp_path):
+    budgets, caps = [3.0, 3.0, math.inf], [5, 1000, 9]
+    with closing(Ledger(tmp_path / "l.sqlite", 3, delta=DELTA, budgets=budgets, caps=caps, filter=kind)) as ledger:
+        ledger.register([GAUSS])
+        ledger.reserve(1, [0, 1, 2], 0)
+        with closing(Replica.open(ledger.path)) as replica:
+            ahead = outlook(Standing.of(replica), Question())
+    assert ahead.rounds.tolist() == [4.0, 7.0, 8.0]
+    assert ahead.epsilon.tolist() == [gaussian_epsilon(DELTA, math.sqrt(1 + n) / 4) for n in ahead.rounds]
+
+
 @pytest.mark.parametrize(("rounds", "budget"), [(50, 6.0), (3, 40.0), (500, 3.5)])
 def test_the_noise_that_fits_is_the_smallest_on_its_grid(standing, rounds, budget):
     ahead = outlook(standing, Question(rounds=rounds, budget=budget))
@@ -139,6 +152,14 @@ def test_the_noise_that_fits_is_the_smallest_on_its_grid(standing, rounds, budge
         below = outlook(standing, Question(rounds=rounds, noise=z / 1.0011))
         assert below.epsilon[client] > budget
         assert outlook(standing, Question(rounds=rounds, noise=z)).epsilon[client] <= budget * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("budget", [1e6, 1e9, 1e300])
+def test_a_vast_budget_takes_next_to_no_noise(standing, budget):
+    ahead = outlook(standing, Question(rounds=5, budget=budget))
+    assert (ahead.noise[:2] > 0).all()
+    assert (ahead.noise[:2] < 1e-2).all()
+    assert (ahead.epsilon[:2] <= budget * (1 + 1e-9)).all()
 
 
 def test_where_the_budget_is_spent_no_noise_is_enough(standing):
@@ -163,7 +184,7 @@ def test_budgets_hold_at_their_own_delta_alone(standing):
     assert (outlook(standing, Question(budget=3.0), 1e-7).rounds[:2] >= 0).all()
 
 
-@pytest.mark.parametrize("limit", [0, 1, 2, 3, 17, 1000, 65537])
+@pytest.mark.parametrize("limit", [0, 1, 2, 3, 17, 1000, 65537, MOST_ROUNDS, MOST_ROUNDS + 1, 3 * MOST_ROUNDS // 2])
 def test_the_search_for_rounds(limit):
     asked = []
 
@@ -171,5 +192,6 @@ def test_the_search_for_rounds(limit):
         asked.append(n)
         return math.sqrt(n)
 
-    assert rounds_that_fit(after, math.sqrt(limit) + 1e-6) == limit
+    expected = limit if limit <= MOST_ROUNDS else math.inf
+    assert rounds_that_fit(after, math.sqrt(limit) + 1e-6) == most_that_fit(lambda n: n <= limit) == expected
     assert len(asked) < 2 * math.log2(limit + 2) + 12

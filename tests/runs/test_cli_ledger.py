@@ -9,6 +9,7 @@ import sys
 import pandas as pd
 import pytest
 from dualfed import Ledger, simulate
+from dualfed.actors.ledger_desk import LedgerDesk, LedgerGone
 from dualfed.runs import cli
 
 CONFIG = {
@@ -84,6 +85,37 @@ def test_a_claimed_loss_is_never_printed_bare(told, runs, asked):
         assert rows
         assert all("claimed" in row for row in rows)
     assert "claimed" in out
+
+
+class Ending:
+    """The ledger of a run that goes on, until it was asked so often; then it is gone."""
+
+    def __init__(self, folder, questions, run):
+        self._desk, self._left, self._run = LedgerDesk(folder), questions, run
+
+    def ask(self, question, **arguments):
+        self._left -= 1
+        if self._left < 0:
+            raise LedgerGone("the ledger is gone: its run is over")
+        answer = self._desk.ask(question, **arguments)
+        return {**answer, "state": "running", **self._run} if question == "about" else answer
+
+    def close(self):
+        self._desk.close()
+
+
+@pytest.mark.parametrize(("run", "state"), [({}, "completed"), ({"run": "of another machine"}, "over")])
+@pytest.mark.parametrize("questions", [3, 5, 6, 7, 8, 9])
+def test_watching_a_run_whose_ledger_ends_says_how_it_ended_if_that_is_known(
+    told, runs, monkeypatch, questions, run, state
+):
+    ending = Ledger(Ending(runs / "proven", questions, run))
+    monkeypatch.setattr("dualfed.runs.ledger_commands.Ledger.connect", lambda *_: ending)
+    code, out, err = told("watch", "proven", "--interval", "0.05")
+    assert code == 0, err
+    assert f"told: {state} ·" in out
+    assert "lost" not in out
+    assert "as of the charges for round 6" in out
 
 
 def test_exports_are_the_table(told, runs, tmp_path):

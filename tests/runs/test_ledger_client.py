@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dualfed import Ledger, resume, simulate
+from dualfed.actors.ledger_desk import LedgerGone
 from dualfed.errors import InvalidValue
 from dualfed.privacy.ledger import Ledger as Journalled
 
@@ -154,16 +155,26 @@ def test_questions_change_nothing(finished):
 
 def test_what_cannot_be_asked(finished, tmp_path, monkeypatch):
     with Ledger.connect(finished) as ledger:
-        for wrong in (lambda: ledger.epsilon(4), lambda: ledger.epsilon(0, 2.0), lambda: ledger.what_if(rounds=-1)):
+        for wrong in (
+            lambda: ledger.epsilon(4),
+            lambda: ledger.epsilon(2.5),
+            lambda: ledger.epsilon("2"),
+            lambda: ledger.epsilon(0, 2.0),
+            lambda: ledger.what_if(rounds=-1),
+            lambda: ledger.what_if(rounds=2.5),
+        ):
             with pytest.raises(InvalidValue):
                 wrong()
+    with pytest.raises(LedgerGone, match="was closed here; connect again"):
+        ledger.table()
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InvalidValue, match="RUN"):
         Ledger.connect("nothing")
     with pytest.raises(InvalidValue, match="load"):
         Ledger.connect(finished, load=0.0)
-    with pytest.raises(InvalidValue, match="--address"):
-        Ledger.connect(finished, "127.0.0.1:1")
+    for address in ("127.0.0.1:1", "127.0.0.1:first", "127.0.0.1:99999", "local", "", "ray://127.0.0.1", "a..b:6379"):
+        with pytest.raises(InvalidValue, match="--address"):
+            Ledger.connect(finished, address)
 
 
 def test_a_run_is_found_by_its_name(tmp_path, monkeypatch):
