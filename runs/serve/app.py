@@ -18,7 +18,8 @@ from ...errors import DualfedError, InvalidValue
 from .access import Asgi, Doorkeeper
 from .page import FOLDER
 from .prometheus import CONTENT_TYPE, exposition
-from .routes import make_router
+from .repeats import Repeats
+from .routes import FROM_THE_BOARD, make_router
 from .views import tick
 from .watch import Watch
 
@@ -61,7 +62,7 @@ def create_app(watch: Watch, folder: Path, token: str | None) -> Asgi:
         """The run's numbers as Prometheus reads them."""
         return Response(exposition(watch.asked()), media_type=CONTENT_TYPE)
 
-    return Doorkeeper(app, token, OPEN_PATHS)
+    return Doorkeeper(Repeats(app, watch, FROM_THE_BOARD), token, OPEN_PATHS)
 
 
 def _add_errors(app: FastAPI) -> None:

@@ -14,13 +14,13 @@ import anyio.to_thread
 from fastapi import APIRouter, HTTPException, Query
 from fastapi import Path as InPath
 from fastapi.responses import Response
+from pydantic import BaseModel
 
 from ...errors import InvalidValue
 from ..statement import epsilon_text
 from . import answers, views
 from .board import Board, Condition
 from .layout import drawing
-from .rendered import Rendered
 from .watch import Watch
 
 _PAGE = 1000
@@ -31,6 +31,9 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
 }
 _MISSING: dict[int | str, dict[str, Any]] = {404: {"model": answers.Problem, "description": "There is no such client."}}
 
+FROM_THE_BOARD = frozenset(f"/api/{name}" for name in ("run", "summary", "metrics", "events", "clients", "overview"))
+"""The paths whose answers are made from the newest board alone."""
+
 ClientNumber = Annotated[int, InPath(ge=0, description="A client, numbered from 0.")]
 Offset = Annotated[int, Query(ge=0, le=_MANY, description="How many to leave out first.")]
 Limit = Annotated[int, Query(ge=1, le=_PAGE, description="How many to send at most.")]
@@ -40,14 +43,13 @@ Delta = Annotated[float | None, Query(gt=0, lt=1, description="Another δ than t
 def make_router(watch: Watch, folder: Path) -> APIRouter:
     """The endpoints below ``/api``, answered from ``watch``; ``folder`` holds the run."""
     router = APIRouter(prefix="/api", responses=_REFUSALS)
-    rendered = Rendered()
-    _add_run(router, watch, folder, rendered)
-    _add_clients(router, watch, rendered)
+    _add_run(router, watch, folder)
+    _add_clients(router, watch)
     _add_ledger(router, watch)
     return router
 
 
-def _add_run(router: APIRouter, watch: Watch, folder: Path, rendered: Rendered) -> None:
+def _add_run(router: APIRouter, watch: Watch, folder: Path) -> None:
     guard = threading.Lock()
 
     @functools.cache
@@ -67,12 +69,12 @@ def _add_run(router: APIRouter, watch: Watch, folder: Path, rendered: Rendered) 
     @router.get("/summary", tags=["run"], response_model=answers.Summary)
     async def summary() -> Response:
         """How the run stands: rounds, largest and median ε, last scores, what went wrong so far."""
-        return rendered(watch.asked(), "summary", views.summary)
+        return _written(views.summary(watch.asked()))
 
     @router.get("/metrics", tags=["run"], response_model=answers.Metrics)
     async def metrics() -> Response:
         """Accuracy, loss, objective and speed by round, at most 500 points each; diagnostics are not private."""
-        return rendered(watch.asked(), "metrics", views.metrics)
+        return _written(views.metrics(watch.asked()))
 
     @router.get("/topology", tags=["run"])
     async def topology() -> answers.Topology:
@@ -87,10 +89,10 @@ def _add_run(router: APIRouter, watch: Watch, folder: Path, rendered: Rendered) 
         limit: Limit = 200,
     ) -> Response:
         """Refusals, failures, lost hosts and the like; ``/api/stream`` says when there is something new."""
-        return rendered(watch.asked(), ("events", since, limit), lambda board: views.events(board, since, limit))
+        return _written(views.events(watch.asked(), since, limit))
 
 
-def _add_clients(router: APIRouter, watch: Watch, rendered: Rendered) -> None:
+def _add_clients(router: APIRouter, watch: Watch) -> None:
     @router.get("/clients", tags=["clients"], response_model=answers.Clients)
     async def clients(
         sort: Annotated[views.Sort, Query(description="What to sort by; equal ones by client.")] = "client",
@@ -104,27 +106,27 @@ def _add_clients(router: APIRouter, watch: Watch, rendered: Rendered) -> None:
         ] = None,
     ) -> Response:
         """Every client's ε against its budget: sorted, filtered, page by page."""
-        chosen = _ranges(client)
-        descending = order == "desc"
-
-        def page(board: Board) -> answers.Clients:
-            return views.clients(
-                board,
-                sort=sort,
-                descending=descending,
-                offset=offset,
-                limit=limit,
-                chosen=chosen,
-                condition=condition,
-                least_share=least_share,
-            )
-
-        return rendered(watch.asked(), ("clients", sort, order, offset, limit, client, condition, least_share), page)
+        page = views.clients(
+            watch.asked(),
+            sort=sort,
+            descending=order == "desc",
+            offset=offset,
+            limit=limit,
+            chosen=_ranges(client),
+            condition=condition,
+            least_share=least_share,
+        )
+        return _written(page)
 
     @router.get("/overview", tags=["clients"], response_model=answers.Overview)
     async def overview(by: Annotated[views.Measure, Query()] = "share") -> Response:
         """One number a client and the condition of each, for drawing all of them."""
-        return rendered(watch.asked(), ("overview", by), lambda board: views.overview(board, by))
+        return _written(views.overview(watch.asked(), by))
+
+
+def _written(answer: BaseModel) -> Response:
+    """The answer as it is sent: it was made by its model, and is not checked against it once more."""
+    return Response(answer.model_dump_json(), media_type="application/json")
 
 
 def _ranges(text: str) -> list[tuple[int, int]] | None:
