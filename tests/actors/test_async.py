@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from dualfed.actors import job as job_module
 from dualfed.actors.delays import DelayModel, Delays
 from dualfed.actors.in_flight import InFlight
 from dualfed.actors.policies import Policy
@@ -171,22 +170,9 @@ def test_a_cap_that_is_used_up_ends_the_run(hasty):
     assert result.timing["released"].sum() <= 14
 
 
-def test_a_stopped_run_goes_on_with_who_was_at_work(hasty, tmp_path, monkeypatch):
-    loops = []
-    original = job_module.RoundLoop.__init__
-
-    def remember(loop, *arguments, **named):
-        original(loop, *arguments, **named)
-        loops.append(loop)
-
-    monkeypatch.setattr(job_module.RoundLoop, "__init__", remember)
-
-    def listen(event):
-        if event["kind"] == "round" and event["round"] == 5:
-            loops[-1].request_stop()
-
+def test_a_stopped_run_goes_on_with_who_was_at_work(hasty, tmp_path, stop_after):
     whole = simulate(hasty(record_states=False), out=tmp_path / "whole")
-    stopped = simulate(hasty(record_states=False), out=tmp_path / "parts", listen=listen)
+    stopped = simulate(hasty(record_states=False), out=tmp_path / "parts", listen=stop_after(5))
     assert stopped.ending == "stopped"
     gone_on = resume(tmp_path / "parts")
     # No grant was given back, so not even the noise differs.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import networkx as nx
 import numpy as np
 import pytest
-from dualfed.actors import job as job_module
 from dualfed.actors.delays import DelayModel, Delays
 from dualfed.errors import InvalidValue
 from dualfed.runs.simulate import resume, simulate
@@ -143,27 +142,14 @@ def test_both_clocks_give_the_same_run(timed, kind):
 
 
 @pytest.mark.parametrize("kind", ["neighbour", "lossy"])
-def test_a_stopped_run_goes_on_with_its_clocks_and_messages(timed, kind, tmp_path, monkeypatch):
-    loops = []
-    original = job_module.RoundLoop.__init__
-
-    def remember(loop, *arguments, **named):
-        original(loop, *arguments, **named)
-        loops.append(loop)
-
-    monkeypatch.setattr(job_module.RoundLoop, "__init__", remember)
-
-    def listen(event):
-        if event["kind"] == "round" and event["round"] == 4:
-            loops[-1].request_stop()
-
+def test_a_stopped_run_goes_on_with_its_clocks_and_messages(timed, kind, tmp_path, stop_after):
     config = timed(policy__kind=kind, record_states=False, method__mixing_rounds=1, method__estimator="gradient")
     config["privacy"], config["method"]["clip"] = {"mode": "none"}, None
     config["method"] |= {"batch_size": 1, "chunk": 1000}  # one component a client: nothing is drawn
     if kind == "lossy":
         config["time"]["message_drop"] = 0.3
     whole = simulate(config, out=tmp_path / "whole")
-    simulate(config, out=tmp_path / "parts", listen=listen)
+    simulate(config, out=tmp_path / "parts", listen=stop_after(4))
     gone_on = resume(tmp_path / "parts")
     np.testing.assert_array_equal(whole.model, gone_on.model)
     np.testing.assert_allclose(whole.clients["busy_s"], gone_on.clients["busy_s"])

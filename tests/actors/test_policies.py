@@ -188,28 +188,13 @@ def test_churn_and_dropouts_leave_events_and_the_run_goes_on(slow):
     assert result.timing["participants"].sum() == result.clients["releases"].sum() < 40, "who is off is not charged"
 
 
-def test_a_stopped_run_goes_on_at_its_time(slow, tmp_path, monkeypatch):
-    from dualfed.actors import job as job_module
-
-    loops = []
-    original = job_module.RoundLoop.__init__
-
-    def remember(loop, *arguments, **named):
-        original(loop, *arguments, **named)
-        loops.append(loop)
-
-    monkeypatch.setattr(job_module.RoundLoop, "__init__", remember)
-
-    def listen(event):
-        if event["kind"] == "round" and event["round"] == 5:
-            loops[-1].request_stop()
-
+def test_a_stopped_run_goes_on_at_its_time(slow, tmp_path, stop_after):
     config = slow(
         policy__kind="over-select", policy__extra=2, time__online_s=3.0, time__offline_s=1.0, record_states=False
     )
     config["privacy"], config["method"]["batches"] = {"mode": "none"}, "full"  # draws follow the numbers of grants
     whole = simulate(config, out=tmp_path / "whole")
-    assert simulate(config, out=tmp_path / "parts", listen=listen).ending == "stopped"
+    assert simulate(config, out=tmp_path / "parts", listen=stop_after(5)).ending == "stopped"
     gone_on = resume(tmp_path / "parts")
     for name in ("busy_s", "waiting_s", "idle_s", "late", "offline", "epsilon"):
         np.testing.assert_allclose(whole.clients[name], gone_on.clients[name], err_msg=name)

@@ -7,7 +7,6 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from dualfed.actors import job as job_module
 from dualfed.errors import InvalidValue
 from dualfed.privacy.ledger import Ledger
 from dualfed.runs.simulate import resume, simulate
@@ -133,31 +132,12 @@ def test_the_published_state_is_claimed_everywhere(small):
     assert result.summary["status"] == "claimed"
 
 
-class StopAfter:
-    """Asks the running loop to stop once it has seen a round."""
-
-    def __init__(self, monkeypatch, t):
-        self.loops = []
-        original = job_module.RoundLoop.__init__
-
-        def remember(loop, *arguments, **named):
-            original(loop, *arguments, **named)
-            self.loops.append(loop)
-
-        monkeypatch.setattr(job_module.RoundLoop, "__init__", remember)
-        self.t = t
-
-    def __call__(self, event):
-        if event["kind"] == "round" and event["round"] == self.t:
-            self.loops[-1].request_stop()
-
-
 @pytest.mark.parametrize(("kind", "paper"), [("small", False), ("small", True), ("graph_run", False)])
-def test_a_stopped_run_goes_on_exactly_where_it_was(kind, paper, request, tmp_path, monkeypatch):
+def test_a_stopped_run_goes_on_exactly_where_it_was(kind, paper, request, tmp_path, stop_after):
     make = request.getfixturevalue(kind)
     config = make(method__state="paper") if paper else make()
     whole = simulate(config, out=tmp_path / "whole")
-    stopped = simulate(config, out=tmp_path / "parts", listen=StopAfter(monkeypatch, 5))
+    stopped = simulate(config, out=tmp_path / "parts", listen=stop_after(5))
     assert stopped.ending == "stopped"
     assert stopped.summary["rounds_done"] == 5
     assert stopped.epsilon < stopped.summary["epsilon_planned"] == pytest.approx(whole.epsilon, rel=1e-6)
@@ -179,11 +159,11 @@ def test_a_stopped_run_goes_on_exactly_where_it_was(kind, paper, request, tmp_pa
         resume(tmp_path / "parts")
 
 
-def test_going_on_without_noise_gives_the_same_bits(small, tmp_path, monkeypatch):
+def test_going_on_without_noise_gives_the_same_bits(small, tmp_path, stop_after):
     """Grant numbers differ after a void, so draws do; without draws nothing differs."""
     config = small(privacy__mode="none", method__batches="full")
     whole = simulate(config, out=tmp_path / "whole")
-    simulate(config, out=tmp_path / "parts", listen=StopAfter(monkeypatch, 5))
+    simulate(config, out=tmp_path / "parts", listen=stop_after(5))
     gone_on = resume(tmp_path / "parts")
     assert (gone_on.model == whole.model).all()
     assert (tmp_path / "parts" / "metrics.parquet").read_bytes() == (
@@ -191,8 +171,8 @@ def test_going_on_without_noise_gives_the_same_bits(small, tmp_path, monkeypatch
     ).read_bytes()
 
 
-def test_a_run_whose_records_changed_does_not_go_on(small, tmp_path, monkeypatch):
-    simulate(small(), out=tmp_path / "run", listen=StopAfter(monkeypatch, 3))
+def test_a_run_whose_records_changed_does_not_go_on(small, tmp_path, stop_after):
+    simulate(small(), out=tmp_path / "run", listen=stop_after(3))
     facts = json.loads((tmp_path / "run" / "environment.json").read_text())
     (tmp_path / "run" / "environment.json").write_text(json.dumps({**facts, "data_digest": "0" * 32}))
     with pytest.raises(InvalidValue, match="not those of the run's start"):

@@ -12,7 +12,6 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 import pytest
-from dualfed.actors import job as job_module
 from dualfed.actors.cluster import local_cluster
 from dualfed.actors.planning import Noise, make_plan
 from dualfed.algorithms.dp_fedavg import DPFedAvg
@@ -180,27 +179,8 @@ def test_dp_sgd_costs_no_more_than_an_independent_accountant_says(run_of):
     assert Accountant().epsilon({event: 20}, 1e-5).epsilon < unamplified / 3
 
 
-class StopAfter:
-    """Asks the running loop to stop once it has seen a round."""
-
-    def __init__(self, monkeypatch, t):
-        self.loops = []
-        original = job_module.RoundLoop.__init__
-
-        def remember(loop, *arguments, **named):
-            original(loop, *arguments, **named)
-            self.loops.append(loop)
-
-        monkeypatch.setattr(job_module.RoundLoop, "__init__", remember)
-        self.t = t
-
-    def __call__(self, event):
-        if event["kind"] == "round" and event["round"] == self.t:
-            self.loops[-1].request_stop()
-
-
 @pytest.mark.parametrize("name", ["dp-admm", "scaffold", "two-phase-dp-admm"])
-def test_a_stopped_run_goes_on_where_it_was(name, run_of, tmp_path, monkeypatch):
+def test_a_stopped_run_goes_on_where_it_was(name, run_of, tmp_path, stop_after):
     config = run_of(name)
     if "batches" in {field.name for field in fields(method_class(name))}:
         config["method"]["batches"] = "full"
@@ -209,7 +189,7 @@ def test_a_stopped_run_goes_on_where_it_was(name, run_of, tmp_path, monkeypatch)
     ):  # whose released records a checkpoint keeps; elsewhere noise is drawn for every grant
         config["privacy"] = {"mode": "none"}
     whole = simulate(config, out=tmp_path / "whole")
-    stopped = simulate(config, out=tmp_path / "parts", listen=StopAfter(monkeypatch, 3))
+    stopped = simulate(config, out=tmp_path / "parts", listen=stop_after(3))
     assert stopped.ending == "stopped"
     gone_on = resume(tmp_path / "parts")
     assert gone_on.ending == "completed"
@@ -219,10 +199,10 @@ def test_a_stopped_run_goes_on_where_it_was(name, run_of, tmp_path, monkeypatch)
         assert (tmp_path / "parts" / table).read_bytes() == (tmp_path / "whole" / table).read_bytes(), table
 
 
-def test_released_records_go_with_their_client_to_another_layout(run_of, tmp_path, monkeypatch):
+def test_released_records_go_with_their_client_to_another_layout(run_of, tmp_path, stop_after):
     config = run_of("two-phase-dp-admm", actors__clients_per_actor=3)
     whole = simulate(config, out=tmp_path / "whole")
-    simulate(config, out=tmp_path / "parts", listen=StopAfter(monkeypatch, 3))
+    simulate(config, out=tmp_path / "parts", listen=stop_after(3))
     written = tmp_path / "parts" / "config.toml"
     written.write_text(written.read_text().replace("clients_per_actor = 3", "clients_per_actor = 2"))
     gone_on = resume(tmp_path / "parts")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import pytest
-from dualfed.actors import job as job_module
 from dualfed.runs.simulate import resume, simulate
 from dualfed.runs.summary import ending_sentences
 
@@ -31,28 +30,6 @@ CASES = {
 
 class Killed(BaseException):
     """What a test raises in place of a kill."""
-
-
-@pytest.fixture
-def stop_after(monkeypatch):
-    """``stop_after(t)``: a listener that stops its run after round t."""
-    loops = []
-    original = job_module.RoundLoop.__init__
-
-    def remember(loop, *arguments, **named):
-        original(loop, *arguments, **named)
-        loops.append(loop)
-
-    monkeypatch.setattr(job_module.RoundLoop, "__init__", remember)
-
-    def make(t):
-        def listen(event):
-            if event["kind"] == "round" and event["round"] == t:
-                loops[-1].request_stop()
-
-        return listen
-
-    return make
 
 
 def kill(event):
