@@ -7,7 +7,6 @@ number is never used twice, also not after a void or a restart: noise keyed by i
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,12 +22,11 @@ from .events import Event, Unit
 from .filters import Filter, FilterKind
 from .grants import Charge, Grants, Ints, Refusal, Remaining, per_client, ranks
 from .journal import Journal, JournalDamaged, Transaction
+from .shown import Shown
 
 __all__ = ["Charge", "Grants", "Ledger", "Refusal", "Remaining"]
 
 Floats = NDArray[np.float64]
-
-_DELTAS_KEPT = 32
 
 
 class Ledger:
@@ -107,7 +105,7 @@ class Ledger:
         self._joined: Ints = np.zeros(n, np.int64)
         self._voided: set[tuple[int, int]] = set()
         self._known: dict[tuple[bytes, float, Unit | None], Epsilon] = {}
-        self._shown: OrderedDict[tuple[float, Unit | None], Floats] = OrderedDict()
+        self._shown = Shown(n)
 
     def _finish(self, facts: Mapping[str, Any]) -> None:
         for name, value in facts.items():
@@ -252,7 +250,7 @@ class Ledger:
         chosen = self._chosen(clients)
         accounts, account_of = np.unique(self._table[chosen], axis=0, return_inverse=True)
         losses = [self._loss(row, delta, unit) for row in accounts]
-        shown = self._shown_at(delta, unit)
+        shown = self._shown.at(delta, unit)
         answers = []
         for client, index in zip(chosen.tolist(), account_of.reshape(-1).tolist()):
             found = losses[index]
@@ -349,16 +347,6 @@ class Ledger:
             self._known[key] = max(losses, key=lambda loss: loss.epsilon, default=nothing)
         return self._known[key]
 
-    def _shown_at(self, delta: float, unit: Unit | None = None) -> Floats:
-        """ε as shown before at this δ, shape [n_clients]; forgotten where many others were asked for since."""
-        floor = self._shown.pop((delta, unit), None)
-        if floor is None:
-            floor = np.zeros(self.n_clients)
-        self._shown[delta, unit] = floor
-        if len(self._shown) > _DELTAS_KEPT:
-            self._shown.popitem(last=False)
-        return floor
-
     def _as_account(self, row: Ints) -> dict[Event, int]:
         return {self.events[e]: int(row[e]) for e in np.flatnonzero(row)}
 
@@ -403,5 +391,4 @@ class Ledger:
         np.add.at(self._table, (clients, events), -1)
         self._joined[np.unique(clients)] -= 1
         self._voided.update(zip(clients.tolist(), numbers.tolist()))
-        for shown in self._shown.values():
-            shown[clients] = 0.0
+        self._shown.forget(clients)

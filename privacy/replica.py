@@ -135,7 +135,7 @@ class Replica(Ledger):
 
     def _not_below(self, delta: float, epsilon: Floats) -> Floats:
         """ε as shown before where that was more: two grids may differ in the fifth digit, and both are upper bounds."""
-        floor = self._shown_at(delta)
+        floor = self._shown.at(delta)
         np.maximum(floor, epsilon, out=floor)
         return floor.copy()
 

@@ -84,7 +84,7 @@ def estimate(config: RunConfig, given: Given | None = None) -> Estimate:
             total_s=seconds * waves * settings.rounds,
             messages=settings.messages * (settings.mixing_rounds + 1) if settings.messages else round(2 * per_round),
             message_bytes=_message_bytes(settings),
-            epsilon=planned_epsilon(prepared),
+            epsilon=_planned_epsilon(prepared),
             delta=plan.delta,
             status=prepared.method.status,
             unit=prepared.method.unit,
@@ -101,7 +101,7 @@ def _message_bytes(settings: RunSettings) -> int:
     return (down + up) * settings.item_bytes // 2
 
 
-def planned_epsilon(prepared: Prepared) -> float:
+def _planned_epsilon(prepared: Prepared) -> float:
     """The largest ε of a client after all its planned participations; ``inf`` where one of them has no noise."""
     plan = prepared.job.plan
     if not (plan.noise_multipliers[plan.planned.sum(axis=1) > 0] > 0).all():
